@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A block is a power of two of bytes: a header of one cache line, then nodes. Blocks grow with the
- * whole (an eighth of it), so that a small space holds little and a large one sits on huge pages.
+ * whole (a quarter of it, up to a huge page), so that a small space holds little and a large one sits on huge pages.
  */
 #include "core/slab.h"
 #include "core/error.h"
@@ -56,7 +56,7 @@ static void slab_release(struct nodes *nodes, struct slab *slab)
 static int slab_add(struct nodes *nodes)
 {
     uint32_t size = SLAB_MIN;
-    while (size < SLAB_MAX && size < nodes->bytes / 16)
+    while (size < SLAB_MAX && size < nodes->bytes / 4)
         size *= 2;
     struct slab *slab = nodes->alloc->alloc(nodes->alloc->context, size, HEADER_BYTES);
     if (!slab)
