@@ -35,11 +35,16 @@ struct path {
     unsigned row;
 };
 
+/* A path on the stack, which hardening flags need not clear: its users set what they read. */
+#define PATH __attribute__((uninitialized)) struct path
+
 /* ---- reading the tree ---- */
 
-/* All lines of a node at once: one wait for memory a level, where its columns one by one would be three. */
+/* All lines of a node at once: one wait for memory a level, where its columns one by one would be
+ * three. */
 static inline void prefetch_node(const void *node)
 {
+#pragma GCC unroll 12
     for (unsigned i = 0; i < NODE_BYTES; i += 64)
         __builtin_prefetch((const char *)node + i);
 }
@@ -48,6 +53,7 @@ static inline void prefetch_node(const void *node)
 static inline unsigned inner_search(const struct inner *inner, uint64_t granule)
 {
     unsigned below = 0;
+#pragma GCC unroll 4
     for (unsigned i = 0; i + 1 < inner->count; i++)
         below += inner->key[i] < granule;
     return below;
@@ -143,24 +149,38 @@ static inline struct summary inner_get(const struct inner *inner, unsigned i)
     return (struct summary){inner->key[i], inner->gap[i], inner->aligned[i]};
 }
 
-/* Tells the parents the summary of the path's node at a level (space->height for the leaf). */
+/*
+ * Tells the parents the summary of the path's node at a level (space->height for the leaf), as far
+ * up as it matters. A maximum is looked for anew only where the child that had it has lost it.
+ */
 static void path_publish(struct path *path, unsigned level, struct summary sum)
 {
     while (level-- > 0) {
         struct inner *inner = path->inner[level];
         const unsigned at = (unsigned)path->at[level];
-        if (inner->key[at] == sum.key && inner->gap[at] == sum.gap &&
-            inner->aligned[at] == sum.aligned)
+        const struct summary old = inner_get(inner, at);
+        if (old.key == sum.key && old.gap == sum.gap && old.aligned == sum.aligned)
             return;
         inner_set(inner, at, sum);
-        sum = inner_summary(inner);
+        if (level == 0)
+            return;
+        const struct summary known =
+            inner_get(path->inner[level - 1], (unsigned)path->at[level - 1]);
+        if ((sum.gap >= known.gap || old.gap < known.gap) &&
+            (sum.aligned >= known.aligned || old.aligned < known.aligned)) {
+            sum.key = inner->key[inner->count - 1];
+            sum.gap = sum.gap > known.gap ? sum.gap : known.gap;
+            sum.aligned = sum.aligned > known.aligned ? sum.aligned : known.aligned;
+        } else {
+            sum = inner_summary(inner);
+        }
     }
 }
 
 /* Sums up the leaf that covers a granule anew: the gap before its first area has changed. */
 static void space_refresh(struct mf_space *space, uint64_t granule)
 {
-    struct path path;
+    PATH path;
     path_find(space, &path, granule);
     if (path_at_area(&path))
         path_publish(&path, space->height, leaf_summary(path.leaf, path_low(space, &path)));
@@ -482,7 +502,7 @@ static bool rows_merge(const struct mf_space *space, const struct row *left,
  * ready. */
 static void space_merge_at(struct mf_space *space, uint64_t granule)
 {
-    struct path left, right;
+    PATH left, right;
     if (granule == space->low)
         return;
     path_find(space, &right, granule);
@@ -502,7 +522,7 @@ static int space_insert_merging(struct mf_space *space, struct path *path, const
 {
     if (!(row->tag & MF_TAG_MERGE) || !path->leaf)
         return space_insert_row(space, path, row);
-    struct path before = *path;
+    PATH before = *path;
     struct row left;
     bool joins_left = false, joins_right = false;
     if (path->row > 0) {
@@ -597,22 +617,30 @@ static enum verdict wish_highest_in(const struct wish *wish, uint64_t first, uin
     return FITS;
 }
 
-static inline bool inner_may_fit(const struct inner *inner, int i, const struct wish *wish)
+/* The first child from i on, in a direction (1 up, -1 down), that may have a gap that fits; or the
+ * end, -1 or count. */
+static inline int inner_seek(const struct inner *inner, int i, int direction,
+                             const struct wish *wish)
 {
-    return inner->gap[i] >= wish->length && inner->aligned[i] >= wish->aligned;
+    const uint64_t length = wish->length;
+    const uint8_t aligned = wish->aligned;
+    const int end = direction > 0 ? inner->count : -1;
+    while (i != end && (inner->gap[i] < length || inner->aligned[i] < aligned))
+        i += direction;
+    return i;
 }
 
-/* Goes to the next leaf in a direction (1 up, -1 down) that may have a gap that fits; false at the
- * end. */
+/*
+ * Goes to the next leaf in a direction (1 up, -1 down) that may have a gap that fits; false at the
+ * end. The search begins at `level`: at space->height from the path's leaf, at 1 from where it
+ * stands in the root.
+ */
 static bool path_seek(const struct mf_space *space, struct path *path, const struct wish *wish,
-                      int direction)
+                      int direction, unsigned level)
 {
-    unsigned level = space->height;
     while (level > 0) {
         const struct inner *inner = path->inner[level - 1];
-        int at = path->at[level - 1] + direction;
-        while (at >= 0 && at < inner->count && !inner_may_fit(inner, at, wish))
-            at += direction;
+        const int at = inner_seek(inner, path->at[level - 1] + direction, direction, wish);
         if (at < 0 || at >= inner->count) {
             level--;
             continue;
@@ -624,7 +652,6 @@ static bool path_seek(const struct mf_space *space, struct path *path, const str
             return true;
         }
         struct inner *child = inner->child[at];
-        prefetch_node(child);
         path->inner[level] = child;
         path->at[level++] = (int8_t)(direction > 0 ? -1 : child->count);
     }
@@ -634,8 +661,16 @@ static bool path_seek(const struct mf_space *space, struct path *path, const str
 static int fit_lowest(const struct mf_space *space, const struct wish *wish, struct path *path,
                       uint64_t *start)
 {
-    path_find(space, path, wish->low);
-    bool more = path_at_area(path);
+    bool more;
+    if (wish->low == space->low && space->height > 0) {
+        path->inner[0] = space->root;
+        path->at[0] = -1;
+        path->row = 0;
+        more = path_seek(space, path, wish, 1, 1);
+    } else {
+        path_find(space, path, wish->low);
+        more = path_at_area(path);
+    }
     while (more) {
         const struct leaf *leaf = path->leaf;
         const uint64_t low = path_low(space, path);
@@ -651,7 +686,7 @@ static int fit_lowest(const struct mf_space *space, const struct wish *wish, str
                 i++;
             }
         }
-        more = path_seek(space, path, wish, 1);
+        more = path_seek(space, path, wish, 1, space->height);
         path->row = 0;
     }
     uint64_t tail;
@@ -688,7 +723,7 @@ static int fit_highest(const struct mf_space *space, const struct wish *wish, st
                 end = i;
             }
         }
-        more = path_seek(space, path, wish, -1);
+        more = path_seek(space, path, wish, -1, space->height);
         end = path->leaf->count;
     }
     return -MF_ENOSPC;
@@ -781,7 +816,7 @@ static struct mf_area row_area(const struct mf_space *space, const struct row *r
 
 int mf_space_find_gap(const struct mf_space *space, const struct mf_fit *fit, uint64_t *start)
 {
-    struct path path;
+    PATH path;
     uint64_t first;
     const int error = fit_find(space, fit, &path, &first);
     if (!error)
@@ -792,7 +827,7 @@ int mf_space_find_gap(const struct mf_space *space, const struct mf_fit *fit, ui
 int mf_space_place(struct mf_space *space, const struct mf_fit *fit, uint64_t tag, uint64_t offset,
                    struct mf_area *area)
 {
-    struct path path;
+    PATH path;
     struct row row = {.tag = tag};
     int error = fit_find(space, fit, &path, &row.first);
     if (error)
@@ -808,7 +843,7 @@ int mf_space_place(struct mf_space *space, const struct mf_fit *fit, uint64_t ta
 
 int mf_space_insert(struct mf_space *space, const struct mf_area *area)
 {
-    struct path path;
+    PATH path;
     struct row row = {.tag = area->tag, .delta = area->delta};
     const int error = range_granules(space, area->start, area->length, &row.first, &row.last);
     if (error)
@@ -836,7 +871,7 @@ static int space_cut(struct mf_space *space, struct path *path, uint64_t first, 
 
 int mf_space_remove(struct mf_space *space, uint64_t start, uint64_t length)
 {
-    struct path path;
+    PATH path;
     uint64_t first, last;
     const int error = range_granules(space, start, length, &first, &last);
     if (error)
@@ -860,7 +895,11 @@ int mf_space_remove(struct mf_space *space, uint64_t start, uint64_t length)
             unsigned end = path.row + 1;
             while (end < path.leaf->count && leaf_last(path.leaf, end) <= last)
                 end++;
+            const bool done =
+                area_last == last || (end < path.leaf->count && leaf_first(path.leaf, end) > last);
             space_erase_rows(space, &path, end - path.row);
+            if (done)
+                return 0;
         }
     }
 }
@@ -930,7 +969,7 @@ static uint64_t retag_rewrites(const struct mf_space *space, uint64_t first, uin
 int mf_space_retag(struct mf_space *space, uint64_t start, uint64_t length, uint64_t clear,
                    uint64_t set)
 {
-    struct path path;
+    PATH path;
     uint64_t first, last;
     int error = range_granules(space, start, length, &first, &last);
     if (error)
