@@ -96,8 +96,9 @@ MF_PUBLIC void mf_space_destroy(struct mf_space *space);
 
 /*
  * Sets memory aside so that each of the next `operations` calls that may allocate cannot fail for
- * want of it. Each such call uses up one; a further reserve sets the number anew, and 0 gives the
- * memory free to go. 0, -ENOMEM, -EINVAL (more than 2^32).
+ * want of it: about 4 KiB each. Every such call uses up one, a retag one for each 2^32 granules
+ * that its range touches. A further reserve sets the number anew, and 0 gives what is unused back
+ * to the allocator. 0, -ENOMEM, -EINVAL (more than 2^32).
  */
 MF_PUBLIC int mf_space_reserve(struct mf_space *space, size_t operations);
 

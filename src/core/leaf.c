@@ -243,7 +243,7 @@ bool leaf_encode(struct leaf *leaf, const struct row *rows, unsigned count)
     leaf->window = (uint32_t)(rows[0].first >> 32);
     leaf->count = 0;
     leaf->format = (uint8_t)format;
-    leaf->newest = 0;
+    leaf->newest = NO_ROW;
     leaf->unused = 0;
     if (!(format & FORMAT_WIDE))
         __builtin_memset(leaf_last32(leaf), 0xff, sizeof(uint32_t) * format_stride(format));

@@ -34,6 +34,7 @@ enum {
     LEAF_ROWS = 44,    /* at most, in any format; a multiple of LANES */
     INNER_FANOUT = 28, /* children of an inner node, at most */
     LANES = 4,
+    NO_ROW = 255,
 };
 
 enum { FORMAT_WIDE = 1, FORMAT_TAGS = 2, FORMAT_DELTAS = 4 };
@@ -53,7 +54,8 @@ struct leaf {
     uint32_t window;     /* upper half of all bounds, where they are not wide */
     uint8_t count;
     uint8_t format;
-    uint8_t newest; /* row that was inserted last: tells runs of inserts when the leaf splits */
+    uint8_t newest; /* row that was inserted last, or NO_ROW: tells a run of inserts when the leaf
+                       splits */
     uint8_t unused;
     uint64_t columns[92]; /* first, last, tags, deltas */
 };

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A block is a power of two of bytes: a header of one cache line, then nodes. Blocks grow with the
- * whole (a quarter of it, up to a huge page), so that a small space holds little and a large one sits on huge pages.
+ * whole (a quarter of it, up to a huge page), so that a small space holds little and a large one
+ * sits on huge pages.
  */
-#include "core/slab.h"
+#include <stdbool.h>
+
 #include "core/error.h"
+#include "core/slab.h"
 
 struct slab {
     struct slab *next, *prev;
     void *freed;    /* nodes that came back, linked through their second word */
     uint32_t size;  /* bytes */
-    uint32_t used;  /* nodes taken */
+    uint32_t nodes; /* in the block */
+    uint32_t used;  /* of them, taken */
     uint32_t fresh; /* nodes never taken yet begin at this index */
-    uint32_t nodes; /* nodes in the block */
 };
 
 struct free_node {
@@ -23,31 +26,47 @@ struct free_node {
 enum { HEADER_BYTES = 64 };
 _Static_assert(sizeof(struct slab) <= HEADER_BYTES, "the header is one cache line");
 
-static void slab_unlink(struct nodes *nodes, struct slab *slab)
+static void partial_unlink(struct nodes *nodes, struct slab *slab)
 {
-    *(slab->prev ? &slab->prev->next : &nodes->first) = slab->next;
+    *(slab->prev ? &slab->prev->next : &nodes->partial) = slab->next;
     *(slab->next ? &slab->next->prev : &nodes->last) = slab->prev;
 }
 
-static void slab_link_first(struct nodes *nodes, struct slab *slab)
+static void partial_link_first(struct nodes *nodes, struct slab *slab)
 {
     slab->prev = NULL;
-    slab->next = nodes->first;
+    slab->next = nodes->partial;
     *(slab->next ? &slab->next->prev : &nodes->last) = slab;
-    nodes->first = slab;
+    nodes->partial = slab;
 }
 
-static void slab_link_last(struct nodes *nodes, struct slab *slab)
+static void partial_link_last(struct nodes *nodes, struct slab *slab)
 {
     slab->next = NULL;
     slab->prev = nodes->last;
-    *(slab->prev ? &slab->prev->next : &nodes->first) = slab;
+    *(slab->prev ? &slab->prev->next : &nodes->partial) = slab;
     nodes->last = slab;
+}
+
+static void full_link(struct nodes *nodes, struct slab *slab)
+{
+    slab->prev = NULL;
+    slab->next = nodes->full;
+    if (slab->next)
+        slab->next->prev = slab;
+    nodes->full = slab;
+}
+
+static void full_unlink(struct nodes *nodes, struct slab *slab)
+{
+    *(slab->prev ? &slab->prev->next : &nodes->full) = slab->next;
+    if (slab->next)
+        slab->next->prev = slab->prev;
 }
 
 static void slab_release(struct nodes *nodes, struct slab *slab)
 {
-    slab_unlink(nodes, slab);
+    partial_unlink(nodes, slab);
     nodes->free -= slab->nodes;
     nodes->bytes -= slab->size;
     nodes->alloc->free(nodes->alloc->context, slab, slab->size);
@@ -62,7 +81,7 @@ static int slab_add(struct nodes *nodes)
     if (!slab)
         return -MF_ENOMEM;
     *slab = (struct slab){.size = size, .nodes = (size - HEADER_BYTES) / NODE_BYTES};
-    slab_link_first(nodes, slab);
+    partial_link_last(nodes, slab);
     nodes->free += slab->nodes;
     nodes->bytes += size;
     return 0;
@@ -70,17 +89,20 @@ static int slab_add(struct nodes *nodes)
 
 int nodes_require(struct nodes *nodes, uint64_t count)
 {
+    const struct slab *const before = nodes->last;
     while (nodes->free < count) {
-        const int error = slab_add(nodes);
-        if (error)
-            return error;
+        if (!slab_add(nodes))
+            continue;
+        while (nodes->last != before)
+            slab_release(nodes, nodes->last);
+        return -MF_ENOMEM;
     }
     return 0;
 }
 
 void *node_take(struct nodes *nodes)
 {
-    struct slab *slab = nodes->first;
+    struct slab *slab = nodes->partial;
     struct free_node *node = slab->freed;
     if (node)
         slab->freed = node->next;
@@ -89,21 +111,12 @@ void *node_take(struct nodes *nodes)
     node->slab = slab;
     nodes->free--;
     nodes->taken++;
+    nodes->keep -= nodes->keep > 0;
     if (++slab->used == slab->nodes) {
-        slab_unlink(nodes, slab);
-        slab_link_last(nodes, slab);
+        partial_unlink(nodes, slab);
+        full_link(nodes, slab);
     }
     return node;
-}
-
-/* Nothing is taken: gives back all blocks but the smallest, which the next area will want again. */
-static void nodes_trim(struct nodes *nodes)
-{
-    for (struct slab *slab = nodes->first, *next; slab; slab = next) {
-        next = slab->next;
-        if (slab->size > SLAB_MIN)
-            slab_release(nodes, slab);
-    }
 }
 
 void node_give(struct nodes *nodes, void *memory)
@@ -113,22 +126,41 @@ void node_give(struct nodes *nodes, void *memory)
     node->next = slab->freed;
     slab->freed = node;
     nodes->free++;
+    nodes->taken--;
     if (slab->used-- == slab->nodes) {
-        slab_unlink(nodes, slab);
-        slab_link_first(nodes, slab);
+        full_unlink(nodes, slab);
+        partial_link_first(nodes, slab);
+    } else if (slab->used == slab->nodes / 2) {
+        partial_unlink(nodes, slab);
+        partial_link_last(nodes, slab);
     }
     const uint64_t spare = nodes->free - slab->nodes;
-    if (slab->used == 0 && spare >= nodes->keep && spare >= slab->nodes)
-        slab_release(nodes, slab);
-    if (--nodes->taken == 0 && nodes->keep == 0)
+    if (nodes->taken == 0)
         nodes_trim(nodes);
+    else if (slab->used == 0 && spare >= nodes->keep && spare >= slab->nodes)
+        slab_release(nodes, slab);
+}
+
+void nodes_trim(struct nodes *nodes)
+{
+    struct slab *next;
+    for (struct slab *slab = nodes->partial; slab; slab = next) {
+        next = slab->next;
+        /* One of the smallest stays: the next area will want it again. */
+        const bool only = nodes->free == slab->nodes && slab->size == SLAB_MIN;
+        if (slab->used == 0 && nodes->free - slab->nodes >= nodes->keep && !only)
+            slab_release(nodes, slab);
+    }
 }
 
 void nodes_destroy(struct nodes *nodes)
 {
-    while (nodes->first) {
-        struct slab *slab = nodes->first;
-        nodes->first = slab->next;
-        nodes->alloc->free(nodes->alloc->context, slab, slab->size);
+    struct slab *lists[] = {nodes->partial, nodes->full};
+    for (unsigned i = 0; i < 2; i++) {
+        while (lists[i]) {
+            struct slab *slab = lists[i];
+            lists[i] = slab->next;
+            nodes->alloc->free(nodes->alloc->context, slab, slab->size);
+        }
     }
 }

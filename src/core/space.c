@@ -196,35 +196,47 @@ static void space_refresh_after(struct mf_space *space, uint64_t key)
 
 /* ---- nodes come and go ---- */
 
-/* Nodes that an operation which rewrites up to `leaves` leaves may take. */
+/* Nodes that an operation may take which splits up to `leaves` leaves: each may split a node of
+ * each level. */
 static uint64_t nodes_for(unsigned height, uint64_t leaves)
 {
     return leaves * (height + 1) + 1;
 }
 
-/* Leaves that one operation may rewrite so that they split: retag, at both ends and both
- * neighbours. */
-enum { REWRITES = 4 };
+/* Leaves that one operation may split: retag, at both ends and where it merges with what lies
+ * beside. */
+enum { SPLITS = 4 };
 
 static int space_prepare(struct mf_space *space, uint64_t leaves)
 {
     return nodes_require(&space->nodes, nodes_for(space->height, leaves));
 }
 
-/* Nodes that the next `operations` may take, the tree growing meanwhile. */
+/*
+ * Nodes that the next `operations` may take. A leaf may split in each of SPLITS places of each. An
+ * inner node splits when it has INNER_FANOUT children and then has half: those there are now can
+ * split twice for little, afterwards it takes a quarter of INNER_FANOUT splits below for one. The
+ * last operation finds what it asks for beforehand, which is the worst case.
+ */
 static uint64_t nodes_for_operations(const struct mf_space *space, uint64_t operations)
 {
+    if (operations == 0)
+        return 0;
     unsigned height = space->height + 1;
     for (uint64_t n = operations; n > 1; n /= INNER_FANOUT / 4)
         height++;
-    return operations * nodes_for(height, REWRITES);
+    const uint64_t leaves = (operations - 1) * SPLITS;
+    const uint64_t seldom = 2 * space->inners + leaves / (INNER_FANOUT / 4 - 1);
+    const uint64_t always = leaves * height;
+    return leaves + (seldom < always ? seldom : always) + nodes_for(height, SPLITS);
 }
 
-/* An operation that may allocate begins: it uses up one of those reserved. */
-static void space_use_reserve(struct mf_space *space)
+/* Operations that may allocate begin: they use up as many of those reserved. */
+static void space_use_reserve(struct mf_space *space, uint64_t operations)
 {
-    if (space->reserved > 0)
-        space->nodes.keep = nodes_for_operations(space, --space->reserved);
+    space->reserved -= operations < space->reserved ? operations : space->reserved;
+    if (space->reserved == 0)
+        space->nodes.keep = 0;
 }
 
 static void inner_insert(struct inner *inner, unsigned i, void *child, struct summary sum)
@@ -260,7 +272,14 @@ static struct inner *inner_new(struct mf_space *space)
 {
     struct inner *inner = node_take(&space->nodes);
     inner->count = 0;
+    space->inners++;
     return inner;
+}
+
+static void inner_give(struct mf_space *space, struct inner *inner)
+{
+    space->inners--;
+    node_give(&space->nodes, inner);
 }
 
 /* The path's leaf (now summed up by left) has split: puts the node behind it, splitting parents
@@ -301,7 +320,7 @@ static void space_drop_child(struct mf_space *space, struct path *path, unsigned
     struct inner *inner = path->inner[level];
     inner_erase(inner, at);
     while (inner->count == 0 && level > 0) {
-        node_give(&space->nodes, inner);
+        inner_give(space, inner);
         inner = path->inner[--level];
         inner_erase(inner, (unsigned)path->at[level]);
     }
@@ -312,7 +331,7 @@ static void space_drop_child(struct mf_space *space, struct path *path, unsigned
         struct inner *left = parent->child[l], *right = parent->child[l + 1];
         if (left->count + right->count <= INNER_FANOUT * 3 / 4) {
             inner_move(left, right, 0);
-            node_give(&space->nodes, right);
+            inner_give(space, right);
             inner_set(parent, l, inner_summary(left));
             space_drop_child(space, path, level - 1, l + 1);
             return;
@@ -324,7 +343,7 @@ static void space_drop_child(struct mf_space *space, struct path *path, unsigned
         inner = space->root;
         space->root = inner->count ? inner->child[0] : NULL;
         space->height = inner->count ? space->height - 1 : 0;
-        node_give(&space->nodes, inner);
+        inner_give(space, inner);
     }
 }
 
@@ -334,7 +353,7 @@ static void space_join_leaves(struct mf_space *space, struct path *path)
 {
     const unsigned level = space->height - 1;
     struct inner *parent = path->inner[level];
-    if (path->leaf->count > LEAF_ROWS / 3 || parent->count < 2)
+    if (path->leaf->count > LEAF_ROWS / 2 || parent->count < 2)
         return;
     const unsigned at = (unsigned)path->at[level];
     const unsigned l = at + 1 < parent->count ? at : at - 1;
@@ -365,7 +384,8 @@ static void space_rewrite(struct mf_space *space, struct path *path, const struc
     struct leaf *leaf = path->leaf;
     const uint64_t old_key = leaf_last(leaf, leaf->count - 1u), key = rows[count - 1].last;
     const uint64_t low = path_low(space, path);
-    const bool run = newest >= 0 && (newest == leaf->newest || newest == leaf->newest + 1);
+    const bool run = newest >= 0 && leaf->newest != NO_ROW &&
+                     (newest == leaf->newest || newest == leaf->newest + 1);
     if (leaf_encode(leaf, rows, count)) {
         path_publish(path, space->height, leaf_summary(leaf, low));
     } else {
@@ -378,6 +398,8 @@ static void space_rewrite(struct mf_space *space, struct path *path, const struc
             leaf_encode(leaf, rows, left);
             leaf_encode(more, rows + left, count - left);
         }
+        if (run && (unsigned)newest < left)
+            leaf->newest = (uint8_t)newest;
         space_add_leaf(space, path, leaf_summary(leaf, low), more,
                        leaf_summary(more, rows[left - 1].last + 1));
     }
@@ -783,7 +805,7 @@ void mf_space_destroy(struct mf_space *space)
 
 int mf_space_reserve(struct mf_space *space, size_t operations)
 {
-    if (operations > UINT32_MAX)
+    if (operations > UINT64_C(1) << 32)
         return -MF_EINVAL;
     const uint64_t count = nodes_for_operations(space, operations);
     const int error = nodes_require(&space->nodes, count);
@@ -791,6 +813,7 @@ int mf_space_reserve(struct mf_space *space, size_t operations)
         return error;
     space->reserved = operations;
     space->nodes.keep = count;
+    nodes_trim(&space->nodes);
     return 0;
 }
 
@@ -834,7 +857,7 @@ int mf_space_place(struct mf_space *space, const struct mf_fit *fit, uint64_t ta
         return error;
     row.last = row.first + ((fit->length >> space->shift) - 1);
     row.delta = offset - (row.first << space->shift);
-    space_use_reserve(space);
+    space_use_reserve(space, 1);
     error = space_insert_merging(space, &path, &row);
     if (!error && area)
         *area = row_area(space, &row);
@@ -851,7 +874,7 @@ int mf_space_insert(struct mf_space *space, const struct mf_area *area)
     path_find(space, &path, row.first);
     if (path_at_area(&path) && leaf_first(path.leaf, path.row) <= row.last)
         return -MF_EEXIST;
-    space_use_reserve(space);
+    space_use_reserve(space, 1);
     return space_insert_merging(space, &path, &row);
 }
 
@@ -860,7 +883,7 @@ static int space_cut(struct mf_space *space, struct path *path, uint64_t first, 
 {
     const struct row row = leaf_row(path->leaf, path->row);
     const struct row behind = {last + 1, row.last, row.tag, row.delta};
-    space_use_reserve(space);
+    space_use_reserve(space, 1);
     const int error = space_prepare(space, 1);
     if (error)
         return error;
@@ -869,13 +892,9 @@ static int space_cut(struct mf_space *space, struct path *path, uint64_t first, 
     return space_insert_row(space, path, &behind);
 }
 
-int mf_space_remove(struct mf_space *space, uint64_t start, uint64_t length)
+static int space_remove(struct mf_space *space, uint64_t first, uint64_t last)
 {
     PATH path;
-    uint64_t first, last;
-    const int error = range_granules(space, start, length, &first, &last);
-    if (error)
-        return error;
     for (;;) {
         path_find(space, &path, first);
         if (!path_at_area(&path))
@@ -902,6 +921,30 @@ int mf_space_remove(struct mf_space *space, uint64_t start, uint64_t length)
                 return 0;
         }
     }
+}
+
+/* Where the halves of one area of 2^64 bytes meet, which may merge once a piece of them goes; 0:
+ * nowhere. */
+static uint64_t space_halves(const struct mf_space *space)
+{
+    const uint64_t all = UINT64_MAX >> space->shift;
+    if (space->areas != 2 || space->low != 0 || space->last != all || space->used != all + 1)
+        return 0;
+    const struct leaf *leaf = space_leaf(space, 0);
+    return leaf_last(leaf, 0) + 1;
+}
+
+int mf_space_remove(struct mf_space *space, uint64_t start, uint64_t length)
+{
+    uint64_t first, last;
+    int error = range_granules(space, start, length, &first, &last);
+    if (error)
+        return error;
+    const uint64_t halves = space_halves(space);
+    error = space_remove(space, first, last);
+    if (!error && halves)
+        space_merge_at(space, halves);
+    return error;
 }
 
 /* Appends a row, or merges it with the one before. */
@@ -949,9 +992,9 @@ static void space_retag_leaf(struct mf_space *space, struct path *path, uint64_t
 
 /* Leaves that a retag of [first, last] may split: those at its ends, and one where merging spans
  * windows. */
-static uint64_t retag_rewrites(const struct mf_space *space, uint64_t first, uint64_t last)
+static uint64_t retag_splits(const struct mf_space *space, uint64_t first, uint64_t last)
 {
-    uint64_t rewrites = REWRITES, window = first >> 32;
+    uint64_t splits = SPLITS, window = first >> 32;
     for (uint64_t at = first; at >> 32 < last >> 32;) {
         const struct leaf *leaf = space_leaf(space, at);
         if (!leaf)
@@ -959,11 +1002,11 @@ static uint64_t retag_rewrites(const struct mf_space *space, uint64_t first, uin
         const uint64_t key = leaf_last(leaf, leaf->count - 1u);
         if (key < at || key >= last)
             break;
-        rewrites += key >> 32 != window;
+        splits += key >> 32 != window;
         window = key >> 32;
         at = key + 1;
     }
-    return rewrites;
+    return splits;
 }
 
 int mf_space_retag(struct mf_space *space, uint64_t start, uint64_t length, uint64_t clear,
@@ -974,8 +1017,8 @@ int mf_space_retag(struct mf_space *space, uint64_t start, uint64_t length, uint
     int error = range_granules(space, start, length, &first, &last);
     if (error)
         return error;
-    space_use_reserve(space);
-    error = space_prepare(space, retag_rewrites(space, first, last));
+    space_use_reserve(space, (last >> 32) - (first >> 32) + 1);
+    error = space_prepare(space, retag_splits(space, first, last));
     if (error)
         return error;
     for (uint64_t at = first;;) {

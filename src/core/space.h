@@ -16,8 +16,9 @@ struct mf_space {
     unsigned height;    /* inner levels above the leaves */
     void *root;         /* struct inner, or struct leaf if height is 0; NULL in an empty space */
     uint64_t areas;
-    uint64_t used; /* granules in areas, modulo 2^64 */
-    uint64_t reserved;
+    uint64_t used;     /* granules in areas, modulo 2^64 */
+    uint64_t inners;   /* inner nodes */
+    uint64_t reserved; /* operations */
     struct nodes nodes;
 };
 
