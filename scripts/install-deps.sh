@@ -83,9 +83,8 @@ find_missing() {
 }
 
 give_up() {
-    echo "mapfold: to $purpose, these Debian packages (or your system's own names for them)" \
-        "are needed and missing:" >&2
-    echo "   $missing" >&2
+    echo "mapfold: make $purpose needs what these Debian packages hold and what is missing here:" >&2
+    echo "   $missing" | fold -s -w 96 >&2
     echo "$1" >&2
     exit 1
 }
@@ -93,13 +92,13 @@ give_up() {
 find_missing
 [ -n "$missing" ] || exit 0
 
-command -v apt-get >/dev/null || give_up "There is no apt-get here: please install them yourself."
+command -v apt-get >/dev/null || give_up "There is no apt-get here: please install them, by whatever names your system has for them."
 if [ "$(id -u)" = 0 ]; then
     as_root=
 elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
     as_root=sudo
 else
-    give_up "Installing needs root or sudo. As root: apt-get install$missing"
+    give_up "Installing needs root or sudo. As root: apt-get install, and the names above."
 fi
 
 echo "mapfold: installing$missing"
