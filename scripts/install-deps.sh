@@ -25,9 +25,12 @@ header() {
     cc -E -x c -include "$1" /dev/null
 }
 
-# A sanitizer's run-time library for clang, which is a package of its own.
-clang_links() {
-    echo 'int main(void) { return 0; }' | clang "$1" -x c - -o /dev/null
+# The run-time libraries of clang's sanitizers and fuzzer are a package of their own.
+clang_fuzzes() {
+    echo '#include <stddef.h>
+int LLVMFuzzerTestOneInput(const char *data, size_t size);
+int LLVMFuzzerTestOneInput(const char *data, size_t size) { return size && *data ? 0 : 0; }' |
+        clang -fsanitize=fuzzer,address,undefined -x c - -o /dev/null
 }
 
 # A C library for the compiler of another machine.
@@ -59,7 +62,7 @@ need_test() {
     need g++ g++ --version
     need binutils readelf --version
     need clang clang --version
-    need libclang-rt-dev clang_links -fsanitize=address,fuzzer-no-link
+    need libclang-rt-dev clang_fuzzes
     need clang-format-14 clang-format-14 --version
     need clang-tidy clang-tidy --version
     need gcc-aarch64-linux-gnu found aarch64-linux-gnu-gcc
