@@ -40,13 +40,13 @@ int main(void) { return puts("") < 0; }' | aarch64-linux-gnu-gcc -x c - -o /dev/
 }
 
 need_build() {
-    need gcc gcc --version
+    need gcc found gcc
     need libc6-dev header stdio.h
-    need make make --version
-    need meson meson --version
-    need ninja-build ninja --version
-    need pkgconf pkg-config --version
-    need python3 python3 --version
+    need make found make
+    need meson found meson
+    need ninja-build found ninja
+    need pkgconf found pkg-config
+    need python3 found python3
     need libjansson-dev pkg-config --exists jansson
     need libbsd-dev pkg-config --exists libbsd
     need libcmocka-dev pkg-config --exists cmocka
@@ -54,22 +54,22 @@ need_build() {
 
 need_demo() {
     need_build
-    need gnuplot-nox gnuplot --version
+    need gnuplot-nox found gnuplot
 }
 
 need_test() {
     need_demo
-    need g++ g++ --version
-    need binutils readelf --version
-    need clang clang --version
+    need g++ found g++
+    need binutils found readelf
+    need clang found clang
     need libclang-rt-dev clang_fuzzes
-    need clang-format-14 clang-format-14 --version
-    need clang-tidy clang-tidy --version
+    need clang-format-14 found clang-format-14
+    need clang-tidy found clang-tidy
     need gcc-aarch64-linux-gnu found aarch64-linux-gnu-gcc
     need libc6-dev-arm64-cross cross_links
-    need qemu-user qemu-aarch64 --version
+    need qemu-user found qemu-aarch64
     need mandoc found mandoc
-    need shellcheck shellcheck --version
+    need shellcheck found shellcheck
 }
 
 find_missing() {
