@@ -1,10 +1,29 @@
 # SPDX-License-Identifier: MIT
-# The front door; Meson and Ninja do the work.
+# The front door; Meson and Ninja do the work. CC, CFLAGS, BUILD, PREFIX and DESTDIR are honoured.
 BUILD ?= build
+PREFIX ?= /usr/local
+# LTO by clang needs a linker of its own, so it is for gcc alone.
+LTO := $(if $(shell $(CC) --version 2>/dev/null | grep -i clang),false,true)
 
-.PHONY: build
-build: $(BUILD)/build.ninja
-	ninja -C $(BUILD)
+.PHONY: build demo test bench format install clean
 
-$(BUILD)/build.ninja:
-	meson setup $(BUILD) -Db_lto=true
+build:
+	@scripts/install-deps.sh build
+	@scripts/configure.sh $(BUILD) -Db_lto=$(LTO) -Db_ndebug=true
+	@ninja -C $(BUILD)
+
+# ONLY="asan tidy" runs these steps alone; scripts/test --list names them.
+test:
+	@scripts/install-deps.sh test
+	@scripts/test $(ONLY)
+
+format:
+	clang-format-14 -i $$(scripts/sources.sh '*.c' '*.h')
+
+install: build
+	meson configure $(BUILD) -Dprefix=$(PREFIX)
+	DESTDIR=$(DESTDIR) meson install -C $(BUILD)
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+clean:
+	rm -rf $(BUILD) build-test

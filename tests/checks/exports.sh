@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# What the release libraries in $BUILD show and need: the symbols of libmapfold.map, versioned, and
+# nothing else; libc, and no other library; no work at load time; no way to unload it.
+. "$(dirname "$0")/tap.sh"
+
+library=$BUILD/libmapfold.so
+archive=$BUILD/libmapfold.a
+
+sed -n 's/^ *\(mf_[a-z0-9_]*\);.*/\1/p' src/libmapfold.map | sort >"$work/listed"
+nm -D --defined-only "$library" >"$work/dynamic"
+awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' "$work/dynamic" | sort >"$work/exported"
+nm -g --defined-only "$archive" | awk 'NF == 3 { print $3 }' | sort >"$work/shown"
+cat include/mapfold/*.h | tr '\n' ' ' | grep -o 'MF_PUBLIC [^;{(]*(' |
+    sed -n 's/.*\(mf_[a-z0-9_]*\)($/\1/p' | sort >"$work/declared"
+readelf -dW "$library" >"$work/tags"
+readelf -lW "$library" >"$work/segments"
+
+versioned() {
+    ! awk '$2 != "A"' "$work/dynamic" | grep -v '@@MAPFOLD_[0-9.]*$'
+}
+
+# The linker's own start files have such a section; the archive shows what is ours.
+no_constructors() {
+    ! readelf -SW "$archive" | grep -E '\.(preinit_array|init_array|fini_array|ctors|dtors)'
+}
+
+only_libc() {
+    ! grep NEEDED "$work/tags" | grep -Ev '\[(libc\.so\.6|ld-linux[^]]*)\]'
+}
+
+hardened() {
+    grep -q 'GNU_RELRO' "$work/segments" || echo "no RELRO"
+    grep -q 'BIND_NOW\|FLAGS_1.*NOW' "$work/tags" || echo "binds lazily"
+    ! grep 'TEXTREL' "$work/tags" || echo "text is relocated"
+    ! grep 'GNU_STACK.*E' "$work/segments" || echo "the stack is executable"
+}
+
+is_hardened() {
+    [ -z "$(hardened | tee "$work/weak")" ] || { cat "$work/weak"; false; }
+}
+
+check "the shared library exports what libmapfold.map lists, and nothing else" \
+    diff -u "$work/listed" "$work/exported"
+check "the headers declare public what libmapfold.map lists, and nothing else" \
+    diff -u "$work/listed" "$work/declared"
+check "every exported symbol has a version" versioned
+check "the static library shows what the shared one exports, and nothing else" \
+    diff -u "$work/listed" "$work/shown"
+check "the library has no constructor or destructor" no_constructors
+check "the library needs libc and no other library" only_libc
+check "the library is not unloaded" grep -q 'FLAGS_1.*NODELETE' "$work/tags"
+check "the library is hardened" is_hardened
+finish

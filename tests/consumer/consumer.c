@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* A program of somebody who installed mapfold. */
+#include <mapfold/mapfold.h>
+
+int main(void)
+{
+    const struct mf_alloc *alloc = mf_alloc_system();
+    void *memory = alloc->alloc(alloc->context, 4096, 4096);
+    if (!memory)
+        return 1;
+    alloc->free(alloc->context, memory, 4096);
+    return 0;
+}
