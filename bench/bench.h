@@ -102,6 +102,7 @@ struct bench_series {
     int (*run)(void *state, size_t first, size_t count);
     int (*commit)(void *state, size_t count);
     size_t batch; /* operations in a batch, at most */
+    bool waits;   /* its operations wait for others: wall-clock time is the true mean */
 };
 
 struct bench_time {
@@ -115,9 +116,11 @@ struct bench_time {
 
 /*
  * Does `ops` operations and fills *time; gives up with -ETIME when bench_now() passes `until`.
- * The mean is taken over batches, with two clock readings each; single operations for the
- * percentiles are timed apart, eight after each batch, with the cost of reading the clock (the
- * median of many empty pairs) subtracted, and do not enter the mean.
+ * The mean is taken over batches, two clock readings each; it is the CPU time of this thread, in
+ * user and kernel mode, so that other programs' turns on the same CPU do not count (for a series
+ * that `waits`: wall-clock time). Single operations for the percentiles are timed apart, eight
+ * after each batch, by the wall clock, less the cost of reading it (the median of many empty
+ * pairs); they do not enter the mean.
  */
 void bench_measure(const struct bench_series *series, void *state, uint64_t ops, uint64_t until,
                    struct bench_time *time);

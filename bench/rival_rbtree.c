@@ -156,9 +156,11 @@ static inline void link_before(struct tree *tree, struct node *next, struct node
     tree_RB_INSERT_COLOR(tree, node);
 }
 
-/* Unlinks a node that has a right neighbour (the last node never goes); that has its gap already.
+/*
+ * Unlinks a node. `next`, its right neighbour (the last node never goes), has taken over its gap.
+ * All maxima are made true before the balancing, whose rotations only carry true ones along.
  */
-static inline void unlink_node(struct tree *tree, struct node *node)
+static inline void unlink_node(struct tree *tree, struct node *node, const struct node *next)
 {
     struct node *gone = node;
     if (node->links.left && node->links.right) {
@@ -189,11 +191,10 @@ static inline void unlink_node(struct tree *tree, struct node *node)
         gone->links.left->links.parent = gone;
         if (gone->links.right)
             gone->links.right->links.parent = gone;
-        climb(parent);
-        climb(gone);
-    } else if (parent) {
-        climb(parent);
     }
+    if (parent)
+        climb(parent);
+    climb(next);
     if (color == RB_BLACK)
         tree_RB_REMOVE_COLOR(tree, parent, child);
 }
@@ -293,8 +294,7 @@ static int rbtree_remove(void *rival, uint64_t start, uint32_t pages)
         return -ENOENT;
     struct node *next = right_neighbour(node);
     next->gap = in_pages(next->start - gap_start(node));
-    unlink_node(&rb->tree, node);
-    climb(next);
+    unlink_node(&rb->tree, node, next);
     node->links.left = rb->unused;
     rb->unused = node;
     rb->areas--;
