@@ -142,6 +142,8 @@ static inline uint32_t bench_random_below(uint64_t *state, uint64_t bound)
 
 /* Anonymous memory for the harness; NULL after telling what it was for. */
 void *bench_memory(size_t bytes, const char *purpose);
+/* Has the kernel put pages behind it now, so that no rival pays for that while it is timed. */
+void bench_memory_touch(void *memory, size_t bytes);
 void bench_memory_free(void *memory, size_t bytes);
 
 /*

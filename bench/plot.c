@@ -71,7 +71,8 @@ static const char styles[] = "set style line 1 lw 3 pt 7 ps 0.6 lc rgb '#0b6e4f'
                              "set tics nomirror\n"
                              "set border 3\n"
                              "set logscale y\n"
-                             "set format y '%.0s %cs'\n";
+                             "set format y '%.0s %cs'\n"
+                             "set key below horizontal samplen 2.5\n";
 
 static bool in_panel(const struct bench_row *row, const char *workload, const char *system)
 {
@@ -87,22 +88,40 @@ static bool system_in_panel(const struct bench *bench, const char *workload, con
     return false;
 }
 
+/* Counts are drawn in thousands, since nobody reads six digits at a tick. */
+static double x_of(const struct bench_row *row)
+{
+    return row->count ? (double)row->count / 1000 : (double)row->n;
+}
+
 static void write_points(const struct bench *bench, FILE *script, const char *workload,
                          const char *system)
 {
     for (size_t i = 0; i < bench->row_count; i++) {
         const struct bench_row *row = &bench->rows[i];
         if (in_panel(row, workload, system))
-            fprintf(script, "%llu %.3e\n", (unsigned long long)(row->count ? row->count : row->n),
-                    row->ns_per_op * 1e-9);
+            fprintf(script, "%g %.3e\n", x_of(row), row->ns_per_op * 1e-9);
     }
     fputs("e\n", script);
+}
+
+/* A line that ends early says why: the first word of the note. */
+static void write_labels(const struct bench *bench, FILE *script, const char *workload)
+{
+    fputs("unset label\n", script);
+    for (size_t i = 0; i < bench->row_count; i++) {
+        const struct bench_row *row = &bench->rows[i];
+        if (row->ops > 0 && row->note[0] && strcmp(row->workload, workload) == 0)
+            fprintf(script, "set label '%.*s' at %g,%.3e offset 0.6,0.4\n",
+                    (int)strcspn(row->note, " "), row->note, x_of(row), row->ns_per_op * 1e-9);
+    }
 }
 
 void plot_panel(const struct bench *bench, FILE *script, const char *workload, const char *title)
 {
     const char *const *systems = bench->workload->systems;
     const char *separator = "plot";
+    write_labels(bench, script, workload);
     fprintf(script, "set title \"%s\"\n", title);
     for (int i = 0; systems[i]; i++) {
         if (!system_in_panel(bench, workload, systems[i]))
@@ -157,7 +176,7 @@ static int draw(const struct bench *bench, int script, int picture, int messages
             close(copy);
         return -1;
     }
-    fputs("set terminal svg size 1120,840 font 'sans-serif,15' background 'white'\n"
+    fputs("set terminal svg noenhanced size 1120,900 font 'sans-serif,14' background 'white'\n"
           "set encoding utf8\n",
           commands);
     fputs(styles, commands);

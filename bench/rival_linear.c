@@ -132,6 +132,7 @@ static int linear_create(const struct rival_setup *setup, void **out)
         free(linear);
         return -ENOMEM;
     }
+    bench_memory_touch(linear->nodes, linear->room * sizeof(struct vma));
     *out = linear;
     return 0;
 }

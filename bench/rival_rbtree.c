@@ -341,6 +341,7 @@ static int rbtree_create(const struct rival_setup *setup, void **out)
         free(rb);
         return -ENOMEM;
     }
+    bench_memory_touch(rb->nodes, rb->room * sizeof(struct node));
     struct node *last = &rb->nodes[rb->fresh++];
     last->start = RIVAL_LAST + 1;
     last->gap = in_pages(last->start - RIVAL_LOW);

@@ -443,7 +443,7 @@ static double grown(const struct bench *bench, const struct scenario *scenario, 
 static void close_growth(const struct bench *bench, FILE *out, bool grew)
 {
     const struct scenario *grow = &scenarios[0];
-    const char *separator = grew ? "What grew as mappings grew from 10,000:" : "What stayed flat:";
+    const char *separator = grew ? "Grew, from 10,000 live on:" : "Flat:";
     bool any = false;
     for (size_t i = 0; i < COLUMNS; i++) {
         uint64_t at = 0;
@@ -476,7 +476,7 @@ static double swing(const struct bench *bench, const struct scenario *scenario, 
 static void close_window(const struct bench *bench, FILE *out)
 {
     const struct scenario *window = &scenarios[1];
-    const char *separator = "Slowest / fastest 5,000 in a full window of 20,000:";
+    const char *separator = "Window of 20,000, slowest / fastest:";
     bool any = false;
     for (size_t i = 0; i < COLUMNS; i++) {
         const double factor = swing(bench, window, columns[i].name);
@@ -512,8 +512,8 @@ static void plot(const struct bench *bench, FILE *script)
         {"mmap_scan.random", "40,000 of 1 to 64 pages, a random one goes"},
     };
     fputs("set multiplot layout 2,2 title 'mapfold bench mmap_scan: time of one mapping, by the "
-          "number mapped so far'\nset xlabel 'mapped so far'\nset format x \"%'.0f\"\n"
-          "set xrange [0:*]\n",
+          "number mapped so far'\nset xlabel 'mapped so far (thousands)'\nset xrange [0:*]\n"
+          "set yrange [2e-8:*]\n",
           script);
     for (size_t i = 0; i < sizeof(shown_parts) / sizeof(*shown_parts); i++)
         plot_panel(bench, script, shown_parts[i][0], shown_parts[i][1]);
