@@ -7,10 +7,10 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,27 +37,46 @@ int plot_check(const char *path)
     return -1;
 }
 
+static int write_all(int fd, const char *bytes, size_t length)
+{
+    while (length > 0) {
+        const ssize_t written = write(fd, bytes, length);
+        if (written < 0 && errno != EINTR)
+            return -1;
+        bytes += written > 0 ? written : 0;
+        length -= written > 0 ? (size_t)written : 0;
+    }
+    return 0;
+}
+
+static int copy_blocks(int picture, int fd)
+{
+    static char block[1 << 16];
+    off_t at = 0;
+    for (ssize_t got; (got = pread(picture, block, sizeof(block), at)) != 0; at += got) {
+        if (got < 0 || write_all(fd, block, (size_t)got))
+            return -1;
+    }
+    return 0;
+}
+
+/* Half a picture is removed again, but never a device that somebody named. */
 static int copy_out(int picture, const char *path)
 {
     struct stat status;
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0 || fstat(picture, &status)) {
-        if (fd >= 0)
-            close(fd);
+    if (fd < 0)
         return -1;
-    }
-    off_t at = 0;
-    while (at < status.st_size) {
-        const ssize_t sent = sendfile(fd, picture, &at, (size_t)(status.st_size - at));
-        if (sent <= 0 && errno != EINTR) {
-            const int error = errno;
-            close(fd);
-            unlink(path);
-            errno = error;
-            return -1;
-        }
-    }
-    return close(fd);
+    const bool ours = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    const bool failed = copy_blocks(picture, fd) != 0;
+    const int error = errno;
+    if (close(fd) == 0 && !failed)
+        return 0;
+    const int reason = failed ? error : errno;
+    if (ours)
+        unlink(path);
+    errno = reason;
+    return -1;
 }
 
 /* Colours that differ in lightness too, for those who do not see them all. */
@@ -67,6 +86,10 @@ static const char styles[] = "set style line 1 lw 3 pt 7 ps 0.6 lc rgb '#0b6e4f'
                              "set style line 4 lw 2 pt 13 ps 0.7 lc rgb '#e08e0b'\n"
                              "set style line 5 lw 2 pt 4 ps 0.6 lc rgb '#8e6bbf'\n"
                              "set style line 6 lw 2 pt 6 ps 0.6 lc rgb '#555555'\n"
+                             "set linetype 1 lc rgb '#0b6e4f'\n"
+                             "set linetype 2 lc rgb '#c0392b'\n"
+                             "set linetype 3 lc rgb '#2c5faa'\n"
+                             "set linetype 4 lc rgb '#e08e0b'\n"
                              "set grid lc rgb '#dddddd'\n"
                              "set tics nomirror\n"
                              "set border 3\n"
@@ -142,28 +165,35 @@ void plot_panel(const struct bench *bench, FILE *script, const char *workload, c
 void plot_bars(const struct bench *bench, FILE *script, const char *workload, const char *title)
 {
     const char *const *systems = bench->workload->systems;
-    const char *separator = "plot";
-    int bars = 0;
     fprintf(script,
-            "set title \"%s\"\nunset logscale\nunset xlabel\nset format x '%%g'\nset yrange [0:*]\n"
-            "set style fill solid 0.8\nset boxwidth 0.6\nunset key\nset xtics (",
+            "set title \"%s\"\nunset logscale\nunset xlabel\nset yrange [0:*]\nunset label\n"
+            "set style fill solid 0.8\nset boxwidth 0.6\nunset key\nset xtics ()\n",
             title);
-    for (int i = 0; systems[i]; i++) {
-        if (system_in_panel(bench, workload, systems[i]))
-            fprintf(script, "%s'%s' %d", bars++ ? ", " : "", systems[i], i);
-    }
-    fputs(")\n", script);
-    for (int i = 0; systems[i] && bars; i++) {
-        if (!system_in_panel(bench, workload, systems[i]))
+    int bars = 0;
+    for (size_t i = 0; i < bench->row_count; i++) {
+        const struct bench_row *row = &bench->rows[i];
+        if (row->ops == 0 || strcmp(row->workload, workload) != 0)
             continue;
-        fprintf(script, "%s '-' using (%d):2 with boxes ls %d", separator, i, i + 1);
-        separator = ",";
+        fprintf(script,
+                "set xtics add ('%s' %d)\nset label '%.0f ns' at %d,%.3e center offset 0,0.7\n",
+                row->system, bars, row->ns_per_op, bars, row->ns_per_op * 1e-9);
+        bars++;
     }
-    fputc('\n', script);
-    for (int i = 0; systems[i] && bars; i++) {
-        if (system_in_panel(bench, workload, systems[i]))
-            write_points(bench, script, workload, systems[i]);
+    if (bars == 0)
+        return;
+    fprintf(script, "set xrange [-0.6:%d.6]\nplot '-' using 1:2:3 with boxes lc variable\n",
+            bars - 1);
+    bars = 0;
+    for (size_t i = 0; i < bench->row_count; i++) {
+        const struct bench_row *row = &bench->rows[i];
+        if (row->ops == 0 || strcmp(row->workload, workload) != 0)
+            continue;
+        int style = 1;
+        while (systems[style - 1] && strcmp(systems[style - 1], row->system) != 0)
+            style++;
+        fprintf(script, "%d %.3e %d\n", bars++, row->ns_per_op * 1e-9, style);
     }
+    fputs("e\n", script);
 }
 
 static int draw(const struct bench *bench, int script, int picture, int messages)

@@ -482,7 +482,7 @@ static void close_window(const struct bench *bench, FILE *out)
         const double factor = swing(bench, window, columns[i].name);
         if (factor <= 0)
             continue;
-        fprintf(out, "%s %s %.1fx", separator, columns[i].name, factor);
+        fprintf(out, "%s %s %.1f", separator, columns[i].name, factor);
         separator = ",";
         any = true;
     }

@@ -322,6 +322,11 @@ static uint64_t operations(const struct bench *bench, const struct part *part, u
     return wanted < least ? least : wanted > most ? most : wanted;
 }
 
+static uint64_t deadline(const struct bench *bench)
+{
+    return bench_now() + (uint64_t)(bench->seconds * 1e9);
+}
+
 /* Fills the set and turns it over; false, with a note, if that does not come to its end. */
 static bool make_steady(const struct bench *bench, const struct part *part, struct set *set,
                         uint64_t until, struct bench_row *row)
@@ -401,16 +406,16 @@ static int run_system(struct bench *bench, const struct rival *rival,
     struct set *set = set_open(rival, n, list[0]->max_pages, fd);
     if (!set)
         return CLI_FAILURE;
-    const uint64_t until = bench_now() + (uint64_t)(bench->seconds * 1e9);
-    struct bench_row row = {.system = rival->name, .n = n, .threads = 1};
-    const bool ready = make_steady(bench, list[0], set, until, &row);
+    struct bench_row failed = {.system = rival->name, .n = n, .threads = 1};
+    const bool ready = make_steady(bench, list[0], set, deadline(bench), &failed);
     int status = CLI_OK;
     for (; *list && status == CLI_OK; list++) {
         if ((*list)->finds && !rival->find)
             continue;
+        struct bench_row row = failed;
         row.workload = (*list)->name;
         if (ready)
-            measure_part(bench, *list, set, until, &row);
+            measure_part(bench, *list, set, deadline(bench), &row);
         bench_report(bench, &row);
         if (ready && !row.note[0])
             status = check_agreement(agreement, *list, set);
@@ -489,7 +494,7 @@ static void plot(const struct bench *bench, FILE *script)
     fputs(
         "set multiplot layout 2,2 title 'mapfold bench space: time of one operation, by the number "
         "of live areas'\nset logscale x\nset xlabel 'live areas'\n"
-        "set format x '10^{%L}'\n",
+        "set format x '%.0s%c'\nset autoscale xfix\n",
         script);
     plot_panel(bench, script, steady.name, "one at random goes, one comes (1 to 64 pages)");
     plot_panel(bench, script, find_independent.name, "look up a random address");
