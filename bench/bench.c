@@ -15,7 +15,7 @@
 static const struct bench_workload *const workloads[] = {&bench_space, &bench_mmap_scan};
 
 enum {
-    WORKLOADS = sizeof(workloads) / sizeof(*workloads),
+    WORKLOADS = sizeof(workloads) / sizeof(workloads[0]),
     KEY_JSON = 'j',
     KEY_QUICK = 'q',
     KEY_PLOT = 'p',

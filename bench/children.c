@@ -14,8 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 bool child_exists(const char *program)
 {
     const char *path = getenv("PATH");

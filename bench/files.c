@@ -135,12 +135,12 @@ uint64_t bench_kernel_maps(void)
 
 uint64_t bench_max_map_count(void)
 {
-    unsigned long long value = 0;
-    FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
-    if (!file)
+    char text[32];
+    const int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
         return 0;
-    if (fscanf(file, "%llu", &value) != 1)
-        value = 0;
-    fclose(file);
-    return value;
+    const ssize_t got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    return strtoull(text, NULL, 10);
 }

@@ -103,8 +103,10 @@ static void summarize(struct samples *samples, uint64_t spent, struct bench_time
     if (kept == 0)
         return;
     qsort(samples->ns, kept, sizeof(*samples->ns), compare_samples);
-    time->p50_ns = samples->ns[kept / 2];
-    time->p99_ns = samples->ns[kept - 1 - kept / 100];
+    const size_t middle = kept / 2;
+    const size_t last_percent = kept - 1 - kept / 100;
+    time->p50_ns = samples->ns[middle];
+    time->p99_ns = samples->ns[last_percent];
 }
 
 void bench_measure(const struct bench_series *series, void *state, uint64_t ops, uint64_t until,

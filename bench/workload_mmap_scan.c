@@ -18,7 +18,7 @@
 #include "cli/cli.h"
 #include "rival.h"
 
-enum { STEP = 5000, BATCH = 250, MAX_PAGES = 64, SEED = 2001, GROW = 300000, GROW_QUICK = 60000 };
+enum { STEP = 5000, BATCH = 250, MAX_PAGES = 64, SEED = 2001, GROW = 300000, QUICK = 60000 };
 
 #define NEVER UINT64_MAX
 
@@ -249,9 +249,9 @@ static void run_rows(struct bench *bench, struct scan *scan, const char *system)
 
 static int run_scenario(struct bench *bench, const struct scenario *scenario, int fd)
 {
-    uint64_t total = scenario->total;
-    if (scenario->hold_from == NEVER)
-        total = bench->sizes[0] ? bench->sizes[0] : bench->quick ? GROW_QUICK : GROW;
+    uint64_t total = bench->quick && scenario->total > QUICK ? QUICK : scenario->total;
+    if (scenario->hold_from == NEVER && bench->sizes[0])
+        total = bench->sizes[0];
     const char *first = NULL;
     uint64_t checksum = 0;
     for (size_t i = 0; i < COLUMNS; i++) {

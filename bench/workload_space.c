@@ -25,7 +25,7 @@ static const char *const parts[] = {"space.steady", "space.fifo", "space.find", 
 static const struct rival *const rivals[] = {&rival_mapfold, &rival_linear, &rival_rbtree,
                                              &rival_kernel};
 
-enum { RIVALS = sizeof(rivals) / sizeof(*rivals) };
+enum { RIVALS = sizeof(rivals) / sizeof(rivals[0]) };
 
 /* A set of live areas, held by one rival. */
 struct set {

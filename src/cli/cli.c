@@ -28,6 +28,7 @@ struct parse {
     void *input;
 };
 
+/* argp says what the type is. NOLINTNEXTLINE(readability-non-const-parameter) */
 static error_t parse_help(int key, char *arg, struct argp_state *state)
 {
     const struct parse *parse = state->input;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The command as its users meet it. Usage: cli_test.py MAPFOLD EXAMPLE_MMAP_SCAN"""
+"""The command as its users meet it. Usage: cli_test.py MAPFOLD EXAMPLE_MMAP_SCAN [TEST...]"""
 
 import json
 import os
@@ -103,7 +103,7 @@ class Cli(unittest.TestCase):
 
     def test_every_row_is_valid_json_and_nothing_else_is_printed(self):
         for arguments in (["space", "--n", "1,50,1000"], ["mmap_scan", "--n", "10000"]):
-            result = run("bench", *arguments, "--quick", "--seconds", "1", "--json")
+            result = run("bench", *arguments, "--quick", "--seconds", "0.3", "--json")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             rows = [json.loads(line) for line in result.stdout.splitlines()]
             for row in rows:
@@ -128,7 +128,7 @@ class Cli(unittest.TestCase):
 
     def test_tables_fit_100_columns_and_no_progress_is_shown_without_a_terminal(self):
         for arguments in (["space", "--n", "1000"], ["mmap_scan", "--n", "20000"]):
-            result = run("bench", *arguments, "--quick", "--seconds", "1")
+            result = run("bench", *arguments, "--quick", "--seconds", "0.3")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertLessEqual(max(map(len, result.stdout.splitlines())), 100)
 
@@ -276,10 +276,10 @@ class Cli(unittest.TestCase):
     def test_a_plot_is_a_whole_svg_or_no_file(self):
         if not shutil.which("gnuplot"):
             self.skipTest("no gnuplot")
-        for workload in ("space", "mmap_scan"):
+        for workload, against in (("space", "mapfold,kernel"), ("mmap_scan", "space,kernel")):
             path = os.path.join(self.directory, workload + ".svg")
-            result = run("bench", workload, "--n", "10000", "--quick", "--seconds", "1", "--plot",
-                         path)
+            result = run("bench", workload, "--n", "10000", "--quick", "--seconds", "1",
+                         "--plot", path, "--against", against)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             xml.etree.ElementTree.parse(path)
         self.assert_failure(run("bench", "space", "--quick", "--plot", "/nowhere/a.svg"),
@@ -320,6 +320,49 @@ class Cli(unittest.TestCase):
             self.assertIn(words, result.stderr)
 
 
+class Tap(unittest.TestResult):
+    """Results as TAP: a line each, with the test's name read as the sentence it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = 0
+
+    def line(self, test, status, note=""):
+        self.number += 1
+        name = test.id().rsplit(".", 1)[-1].removeprefix("test_").replace("_", " ")
+        print(f"{status} {self.number} - {name}{note}", flush=True)
+
+    def bad(self, test, error):
+        self.line(test, "not ok")
+        for line in self._exc_info_to_string(error, test).splitlines():
+            print("#", line, flush=True)
+
+    def addSuccess(self, test):
+        self.line(test, "ok")
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.bad(test, err)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.bad(test, err)
+
+    def addSkip(self, test, reason):
+        self.line(test, "ok", f" # SKIP {reason}")
+
+
+def main():
+    """Without names all tests are run."""
+    loader = unittest.defaultTestLoader
+    tests = unittest.TestSuite(Cli(name) for name in sys.argv[3:] or
+                               loader.getTestCaseNames(Cli))
+    print(f"1..{tests.countTestCases()}", flush=True)
+    result = Tap()
+    tests.run(result)
+    return 0 if result.wasSuccessful() else 1
+
+
 if __name__ == "__main__":
     MAPFOLD, EXAMPLE = map(os.path.abspath, sys.argv[1:3])
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    sys.exit(main())
