@@ -125,17 +125,32 @@ static error_t parse_seconds(struct bench *bench, const char *arg, struct argp_s
     return 0;
 }
 
-/* --against is checked when the workload is known. */
-static error_t check_systems(const struct bench *bench, struct argp_state *state)
+static bool has_system(const struct bench_workload *workload, const char *name)
+{
+    const char *const *system = workload->systems;
+    while (*system && strcmp(*system, name) != 0)
+        system++;
+    return *system != NULL;
+}
+
+/* What can only be checked when all options are known. */
+static error_t check_options(const struct bench *bench, struct argp_state *state)
 {
     for (const char *const *wanted = bench->wanted; *wanted; wanted++) {
-        const char *const *system = bench->workload->systems;
-        while (*system && strcmp(*system, *wanted) != 0)
-            system++;
-        if (!*system) {
-            wrong(state, "%s has no system '%s'", bench->workload->name, *wanted);
+        bool known = false;
+        for (size_t i = 0; i < WORKLOADS && !known; i++) {
+            const bool chosen = !bench->workload || bench->workload == workloads[i];
+            known = chosen && has_system(workloads[i], *wanted);
+        }
+        if (!known) {
+            wrong(state, "%s has no system '%s'",
+                  bench->workload ? bench->workload->name : "no workload", *wanted);
             return EINVAL;
         }
+    }
+    if (bench->plot && !bench->workload) {
+        wrong(state, "--plot draws one workload: say which");
+        return EINVAL;
     }
     return 0;
 }
@@ -170,11 +185,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         return choose_workload(bench, arg, state);
-    case ARGP_KEY_NO_ARGS:
-        wrong(state, "which workload?");
-        return EINVAL;
     case ARGP_KEY_SUCCESS:
-        return check_systems(bench, state);
+        return check_options(bench, state);
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -225,10 +237,27 @@ bool bench_wants_part(const struct bench *bench, const char *part)
 /* How many maps to ask for: twice the largest n, since a piece that is cut in two needs two. */
 static uint64_t maps_needed(const struct bench *bench)
 {
-    uint64_t maps = bench->workload->maps;
+    uint64_t maps = 0;
+    for (size_t i = 0; i < WORKLOADS; i++) {
+        const bool chosen = !bench->workload || bench->workload == workloads[i];
+        maps = chosen && workloads[i]->maps > maps ? workloads[i]->maps : maps;
+    }
     for (const uint64_t *n = bench->sizes; *n; n++)
         maps = *n > maps ? *n : maps;
     return 2 * maps + 1000;
+}
+
+static int run_workload(struct bench *bench, const struct bench_workload *workload)
+{
+    bench->workload = workload;
+    bench->row_count = 0;
+    int status = workload->run(bench);
+    bench_progress(bench, "%s", "");
+    if (status == CLI_OK && !bench->json)
+        workload->print(bench, stdout);
+    if (status == CLI_OK && bench->plot && plot_write(bench, bench->plot))
+        status = CLI_FAILURE;
+    return status;
 }
 
 static int run(struct bench *bench)
@@ -244,13 +273,13 @@ static int run(struct bench *bench)
                 (unsigned long long)limit_raised_from(), (unsigned long long)bench_max_map_count());
     if (bench->profile && profile_start())
         return CLI_FAILURE;
-    int status = bench->workload->run(bench);
-    bench_progress(bench, "%s", "");
-    if (status == CLI_OK && !bench->json)
-        bench->workload->print(bench, stdout);
+    const struct bench_workload *const only = bench->workload;
+    int status = CLI_OK;
+    for (size_t i = 0; i < WORKLOADS && status == CLI_OK; i++) {
+        if (!only || only == workloads[i])
+            status = run_workload(bench, workloads[i]);
+    }
     if (bench->profile && profile_stop(bench->json ? stderr : stdout))
-        status = CLI_FAILURE;
-    if (status == CLI_OK && bench->plot && plot_write(bench, bench->plot))
         status = CLI_FAILURE;
     return status;
 }
@@ -258,8 +287,13 @@ static int run(struct bench *bench)
 int bench_command(int argc, char **argv)
 {
     static const struct argp argp = {
-        options, parse_option, "WORKLOAD", "Measures mapfold beside its rivals, in one run.\v",
-        NULL,    filter_help,  NULL};
+        options,
+        parse_option,
+        "[WORKLOAD]",
+        "Measures mapfold beside its rivals, in one run: one workload, or all of them.\v",
+        NULL,
+        filter_help,
+        NULL};
     const char *directory = getenv("TMPDIR");
     struct bench bench = {.directory = directory && *directory ? directory : "/var/tmp"};
     cli_parse(&argp, argc, argv, 0, NULL, &bench);

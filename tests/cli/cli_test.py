@@ -90,7 +90,8 @@ class Cli(unittest.TestCase):
         self.assert_usage(run())
         self.assert_usage(run("frobnicate"), "frobnicate")
         self.assert_usage(run("--frob"), "--frob")
-        self.assert_usage(run("bench"), "which workload")
+        self.assert_usage(run("bench", "--plot", "x.svg"), "one workload")
+        self.assert_usage(run("bench", "--against", "mapfold,nobody"), "nobody")
         self.assert_usage(run("bench", "nonsense"), "nonsense")
         self.assert_usage(run("bench", "space", "mmap_scan"), "mmap_scan")
         self.assert_usage(run("bench", "space", "--frob"), "--frob")
@@ -102,7 +103,8 @@ class Cli(unittest.TestCase):
             self.assert_usage(run("bench", "space", "--seconds", seconds), "--seconds")
 
     def test_every_row_is_valid_json_and_nothing_else_is_printed(self):
-        for arguments in (["space", "--n", "1,50,1000"], ["mmap_scan", "--n", "10000"]):
+        for arguments in (["space", "--n", "1,50,1000"], ["mmap_scan", "--n", "10000"],
+                          ["--n", "1000", "--against", "rbtree,space"]):
             result = run("bench", *arguments, "--quick", "--seconds", "0.3", "--json")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             rows = [json.loads(line) for line in result.stdout.splitlines()]
