@@ -99,7 +99,7 @@ void terrain_choose(struct terrain *terrain, struct choices *choices, size_t cro
         .delta_mode = (unsigned)choose(choices, 4),
         .align_mode = (unsigned)choose(choices, 3),
         .nonsense = choose(choices, 4) ? 32 : 0,
-        .denial = choose(choices, 4) ? 0 : 16,
+        .denial = choose(choices, 4) ? 0 : 1,
         .crowd = crowd,
     };
     const unsigned hub_count = 1 + (unsigned)choose(choices, 8);

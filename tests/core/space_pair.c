@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/space.h"
 #include "space_pair.h"
 
 struct answer {
@@ -115,6 +116,9 @@ static bool compare_areas(struct pair *pair, uint64_t address, size_t first, siz
 
 bool pair_compare(struct pair *pair)
 {
+    char why[256];
+    if (space_check(pair->space, why, sizeof(why)) != 0)
+        return differ(pair, "invariant broken: %s", why);
     return compare_areas(pair, 0, 0, pair->model.count) && compare_stats(pair);
 }
 
