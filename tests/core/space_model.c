@@ -56,21 +56,22 @@ static bool can_join(const struct mf_area *lower, const struct mf_area *upper)
            lower->length + upper->length != 0; /* 0 stands for 2^64 */
 }
 
-/* Appends [start, last] with the area's delta and this tag; joined to what is below if it may. */
+/* Appends [start, last] with the area's delta and this tag, joined to what is below if it can be.
+ */
 static void emit(struct model *model, const struct mf_area *area, uint64_t start, uint64_t last,
-                 uint64_t tag, bool may_join)
+                 uint64_t tag)
 {
     const struct mf_area piece = {start, last - start + 1, tag, area->delta};
     struct mf_area *below = model->next_count ? &model->next[model->next_count - 1] : NULL;
-    if (may_join && below && can_join(below, &piece))
+    if (below && can_join(below, &piece))
         below->length += piece.length;
     else
         model->next[model->next_count++] = piece;
 }
 
-static void emit_whole(struct model *model, const struct mf_area *area, bool may_join)
+static void emit_whole(struct model *model, const struct mf_area *area)
 {
-    emit(model, area, area->start, area_last(area), area->tag, may_join);
+    emit(model, area, area->start, area_last(area), area->tag);
 }
 
 static void end_change(struct model *model)
@@ -105,10 +106,10 @@ int model_insert(struct model *model, const struct mf_area *area)
     begin_change(model);
     size_t i = 0;
     while (i < model->count && model->areas[i].start < area->start)
-        emit_whole(model, &model->areas[i++], false);
-    emit_whole(model, area, true);
-    for (bool touched = true; i < model->count; touched = false)
-        emit_whole(model, &model->areas[i++], touched);
+        emit_whole(model, &model->areas[i++]);
+    emit_whole(model, area);
+    while (i < model->count)
+        emit_whole(model, &model->areas[i++]);
     end_change(model);
     return 0;
 }
@@ -124,13 +125,13 @@ int model_remove(struct model *model, uint64_t start, uint64_t length)
     for (size_t i = 0; i < model->count; i++) {
         const struct mf_area *area = &model->areas[i];
         if (area_last(area) < start || area->start > last) {
-            emit_whole(model, area, false);
+            emit_whole(model, area);
             continue;
         }
         if (area->start < start)
-            emit(model, area, area->start, start - 1, area->tag, false);
+            emit(model, area, area->start, start - 1, area->tag);
         if (area_last(area) > last)
-            emit(model, area, last + 1, area_last(area), area->tag, false);
+            emit(model, area, last + 1, area_last(area), area->tag);
     }
     end_change(model);
     return 0;
@@ -148,18 +149,17 @@ int model_retag(struct model *model, uint64_t start, uint64_t length, uint64_t c
         const struct mf_area *area = &model->areas[i];
         const uint64_t tag = (area->tag & ~clear) | set;
         const bool outside = area_last(area) < start || area->start > last;
-        const bool in_reach = area->start >= start && area->start != 0 && area->start - 1 <= last;
         if (outside || tag == area->tag) {
-            emit_whole(model, area, in_reach);
+            emit_whole(model, area);
             continue;
         }
         const uint64_t from = area->start < start ? start : area->start;
         const uint64_t to = area_last(area) > last ? last : area_last(area);
         if (area->start < from)
-            emit(model, area, area->start, from - 1, area->tag, false);
-        emit(model, area, from, to, tag, true);
+            emit(model, area, area->start, from - 1, area->tag);
+        emit(model, area, from, to, tag);
         if (area_last(area) > to)
-            emit(model, area, to + 1, area_last(area), area->tag, true);
+            emit(model, area, to + 1, area_last(area), area->tag);
     }
     end_change(model);
     return 0;

@@ -9,10 +9,9 @@
  *    model itself never lacks memory.) On an error no result is written.
  *  - A piece starts at an address that is a multiple of both align and the granule; bounds and
  *    hint need not be. Bounds wholly outside the space are -ENOSPC.
- *  - Areas whose union would be all 2^64 bytes stay apart, since no length can say so. An inserted
- *    area joins the one below it first, then the one above. A retag looks at every border of
- *    touching areas from the start to the end of its range, both included, upwards. A removal
- *    joins nothing.
+ *  - Wherever two areas touch that can merge, they are one, whatever made them touch. Only areas
+ *    whose union would be all 2^64 bytes stay apart, since no length can say so: then there are
+ * two, the upper of which is what came last from below.
  *  - A retag leaves an area whole whose tag it does not change.
  *  - Fragmentation is exact: 0 only when no free byte lies outside the largest gap.
  */

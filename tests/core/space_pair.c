@@ -264,6 +264,22 @@ static bool compare_answers(struct pair *pair, const struct op *op, const struct
     return true;
 }
 
+/* Where two areas stand for all 2^64 bytes, which no length can say, it is the space's business
+ * where they meet: the reference follows. */
+static void follow_halves(struct pair *pair)
+{
+    struct mf_area *lower = pair->model.areas, *upper = lower + 1;
+    struct mf_area got[2];
+    if (pair->model.count != 2 || lower->length + upper->length != 0 || lower->tag != upper->tag ||
+        lower->delta != upper->delta || !(lower->tag & MF_TAG_MERGE) ||
+        mf_space_next(pair->space, 0, &got[0]) != 0 || got[0].start != 0 ||
+        mf_space_next(pair->space, got[0].length, &got[1]) != 0)
+        return;
+    lower->length = got[0].length;
+    upper->start = got[0].length;
+    upper->length = ~got[0].length + 1;
+}
+
 bool pair_apply(struct pair *pair, const struct op *op)
 {
     uint64_t offset = op->delta, start;
@@ -278,6 +294,8 @@ bool pair_apply(struct pair *pair, const struct op *op)
     const size_t areas_before = pair->model.count;
     run_on_model(&pair->model, op, offset, &want);
     pair->operations++;
+    if (op->kind == OP_RETAG)
+        follow_halves(pair);
     if (!compare_answers(pair, op, &got, &want))
         return false;
     if (denied && want.result != 0)

@@ -179,6 +179,29 @@ static void three_areas_that_would_fill_all_addresses_join_from_below(void **sta
     close_space(&f);
 }
 
+static void two_areas_that_fill_all_addresses_become_one_when_something_is_taken_away(void **state)
+{
+    (void)state;
+    const uint64_t q = UINT64_C(1) << 60;
+    const uint64_t holes[][2] = {{0, 1}, {15, 1}, {5, 1}, {11, 4}, {12, 1}, {9, 2}};
+    for (size_t i = 0; i < COUNT(holes); i++) {
+        struct fixture f;
+        open_space(&f, 0, TOP, q);
+        assert_int_equal(insert(&f, 0, 12 * q, MF_TAG_MERGE, 7), 0);
+        assert_int_equal(insert(&f, 12 * q, 4 * q, MF_TAG_MERGE, 7), 0);
+        const uint64_t hole = holes[i][0] * q, length = holes[i][1] * q, end = hole + length;
+        assert_int_equal(mf_space_remove(f.space, hole, length), 0);
+        struct mf_area want[2];
+        size_t count = 0;
+        if (hole > 0)
+            want[count++] = (struct mf_area){0, hole, MF_TAG_MERGE, 7};
+        if (end != 0)
+            want[count++] = (struct mf_area){end, ~end + 1, MF_TAG_MERGE, 7};
+        assert_areas(&f, want, count);
+        close_space(&f);
+    }
+}
+
 static void the_end_of_the_space_bounds_what_can_be_inserted(void **state)
 {
     (void)state;
@@ -495,6 +518,7 @@ int main(void)
         cmocka_unit_test(a_space_of_single_bytes_over_all_addresses_fills_and_empties),
         cmocka_unit_test(the_largest_granule_divides_everything_in_two),
         cmocka_unit_test(three_areas_that_would_fill_all_addresses_join_from_below),
+        cmocka_unit_test(two_areas_that_fill_all_addresses_become_one_when_something_is_taken_away),
         cmocka_unit_test(the_end_of_the_space_bounds_what_can_be_inserted),
         cmocka_unit_test(any_overlap_with_an_area_is_refused),
         cmocka_unit_test(touching_areas_merge_if_tag_and_delta_are_equal_and_the_tag_allows_it),
