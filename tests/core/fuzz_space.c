@@ -20,8 +20,14 @@ static _Noreturn void stop(const struct pair *pair, const struct op *op)
     abort();
 }
 
+/* MAPFOLD_FUZZ_TRACE in the environment: every operation is told before it is run. */
 static void run(struct pair *pair, const struct op *op)
 {
+    if (getenv("MAPFOLD_FUZZ_TRACE")) {
+        char text[512];
+        op_print(op, text, sizeof(text));
+        fprintf(stderr, "%s\n", text);
+    }
     if (!pair_apply(pair, op))
         stop(pair, op);
 }
