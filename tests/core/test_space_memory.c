@@ -107,7 +107,7 @@ every_failing_allocation_leaves_the_space_unchanged_and_the_next_try_succeeds(vo
     (void)state;
     uint64_t denied = 0, states = 0;
     for (size_t m = 0; m < COUNT(manners); m++) {
-        for (uint64_t count = 1; count < 900; count += 1 + count / 24) {
+        for (uint64_t count = 1; count < 900; count += 1 + count / 12) {
             for (unsigned which = 0; which < OPERATIONS; which++) {
                 bool failed = true;
                 for (size_t k = 1; failed; k++) {
