@@ -305,10 +305,10 @@ static void choose_retag(struct op *op, const struct terrain *terrain, struct ch
 }
 
 /* Spoils an operation in one way or another: most of what comes out is to be refused. */
-static void spoil(struct op *op, struct choices *choices)
+static void spoil(struct op *op, const struct terrain *terrain, struct choices *choices)
 {
     const uint64_t value = any_magnitude(choices, 64);
-    switch (choose(choices, 10)) {
+    switch (choose(choices, 11)) {
     case 0:
         op->length = op->fit.length = 0;
         break;
@@ -335,6 +335,11 @@ static void spoil(struct op *op, struct choices *choices)
         break;
     case 8:
         op->operations = (size_t)value;
+        break;
+    case 9: /* beyond 2^64 from anywhere, also from outside the space */
+        op->length = UINT64_C(0) - terrain->granule * (1 + choose(choices, 4));
+        if (choose(choices, 2))
+            op->start = terrain->low - terrain->granule * choose(choices, 8);
         break;
     default:
         op->length = ~op->start + 1; /* to 2^64 exactly */
@@ -397,7 +402,7 @@ void op_choose(struct op *op, const struct terrain *terrain, const struct model 
         break;
     }
     if (terrain->nonsense && choose(choices, terrain->nonsense) == 0)
-        spoil(op, choices);
+        spoil(op, terrain, choices);
     if (op->kind == OP_RESERVE && op->operations > 64 && op->operations <= UINT64_C(1) << 32)
         op->operations %= 64;
     if (terrain->denial && choose(choices, terrain->denial) == 0)

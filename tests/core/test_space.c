@@ -488,6 +488,7 @@ static void bad_ranges_are_refused_by_all_and_change_nothing(void **state)
         {32 * PAGE, TOP, -EINVAL},
         {32 * PAGE, TOP - PAGE + 1, -EOVERFLOW},
         {TOP - PAGE + 1, 2 * PAGE, -EOVERFLOW},
+        {2 * PAGE, TOP - PAGE + 1, -EOVERFLOW},
         {PAGE, TOP - PAGE + 1, -ERANGE},
         {TOP - PAGE + 1, PAGE, -ERANGE},
         {0, PAGE, -ERANGE},
