@@ -12,6 +12,14 @@ build:
 	@scripts/configure.sh $(BUILD) -Db_lto=$(LTO) -Db_ndebug=true
 	@ninja -C $(BUILD)
 
+demo:
+	@scripts/install-deps.sh demo
+	@$(MAKE) --no-print-directory build
+	@BUILD=$(BUILD) scripts/demo.sh $(BUILD)
+
+bench: build
+	$(BUILD)/mapfold bench
+
 # ONLY="asan tidy" runs these steps alone; scripts/test --list names them.
 test:
 	@scripts/install-deps.sh test

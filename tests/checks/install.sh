@@ -59,6 +59,8 @@ check "pkg-config knows the version" \
 for header in include/mapfold/*.h; do
     check "$header is installed" cmp "$header" "$place$prefix/$header"
 done
+check "the installed command runs where it was put" \
+    "$place$prefix/bin/mapfold" --version
 
 for language in c cpp; do
     compiler=gcc

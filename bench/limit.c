@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * vm.max_map_count, raised for a run and always restored. A second process, the guardian, holds the
+ * reading end of a pipe whose writing end this process (and its forks, not what they exec) keeps
+ * open: end-of-file means that we are gone, be it by exit, signal, crash or kill -9, and the
+ * guardian writes the old value back. Where we still can, we close the pipe ourselves and wait for
+ * the guardian, so that the limit is back before the command returns.
+ *
+ * Two runs at once would take each other's raised value for the true one, so the guardian's
+ * lifetime is also a lock: an abstract socket name, which leaves nothing behind.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "cli/cli.h"
+
+static const char sysctl_path[] = "/proc/sys/vm/max_map_count";
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+static struct {
+    pid_t guardian; /* 0: the limit is not raised */
+    int pipe;       /* the writing end */
+    uint64_t old;
+    uint64_t raised;
+} limit = {0, -1, 0, 0};
+
+static int write_limit(uint64_t value)
+{
+    char text[24];
+    const int length = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)value);
+    const int fd = open(sysctl_path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    const ssize_t written = write(fd, text, (size_t)length);
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return written == length ? 0 : -1;
+}
+
+/* A value that somebody else has set in the meantime is theirs. */
+static int restore_limit(void)
+{
+    return bench_max_map_count() == limit.raised ? write_limit(limit.old) : 0;
+}
+
+static int take_lock(void)
+{
+    static const char name[] = "mapfold-raise-limit";
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    memcpy(address.sun_path + 1, name, sizeof(name) - 1);
+    const socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(name));
+    if (bind(fd, (const struct sockaddr *)&address, length) == 0)
+        return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/* The guardian: in a session of its own, so that the terminal's signals pass it by. */
+static void guard(int pipe_end)
+{
+    char byte;
+    setsid();
+    for (size_t i = 0; i < sizeof(ending_signals) / sizeof(*ending_signals); i++)
+        signal(ending_signals[i], SIG_IGN);
+    while (read(pipe_end, &byte, 1) < 0 && errno == EINTR)
+        ;
+    _exit(restore_limit() ? 1 : 0);
+}
+
+static int start_guardian(int lock)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC))
+        return -1;
+    fflush(stdout);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        close(ends[1]);
+        /* Whoever reads our output through a pipe must not wait for the guardian. */
+        const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        for (int fd = 0; null >= 0 && fd <= 2; fd++)
+            dup2(null, fd);
+        guard(ends[0]);
+    }
+    close(ends[0]);
+    close(lock);
+    if (pid < 0) {
+        close(ends[1]);
+        return -1;
+    }
+    limit.guardian = pid;
+    limit.pipe = ends[1];
+    return 0;
+}
+
+void limit_restore(void)
+{
+    if (limit.guardian == 0)
+        return;
+    int status = 0;
+    close(limit.pipe);
+    while (waitpid(limit.guardian, &status, 0) < 0 && errno == EINTR)
+        ;
+    limit.guardian = 0;
+    if (status != 0 && restore_limit())
+        cli_error("cannot restore vm.max_map_count: %s; do it with: sysctl vm.max_map_count=%llu",
+                  strerror(errno), (unsigned long long)limit.old);
+}
+
+/* Only calls that a signal handler may make: the guardian does the work. */
+static void end_by_signal(int number)
+{
+    static const char text[] = "\nmapfold bench: interrupted\n";
+    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
+        /* nobody is there to read it */
+    }
+    if (limit.guardian > 0) {
+        close(limit.pipe);
+        waitpid(limit.guardian, NULL, 0);
+    }
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+void limit_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = end_by_signal};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof(ending_signals) / sizeof(*ending_signals); i++) {
+        struct sigaction old;
+        /* What was ignored (nohup) stays ignored. */
+        if (sigaction(ending_signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(ending_signals[i], &action, NULL);
+    }
+}
+
+int limit_raise(uint64_t maps)
+{
+    limit.old = bench_max_map_count();
+    if (limit.old >= maps)
+        return 0;
+    limit.raised = maps;
+    const int lock = take_lock();
+    if (lock < 0) {
+        if (errno == EADDRINUSE)
+            cli_error("cannot raise vm.max_map_count: another run of mapfold bench has raised it; "
+                      "wait for its end");
+        else
+            cli_error("cannot raise vm.max_map_count: no lock: %s", strerror(errno));
+        return -1;
+    }
+    if (start_guardian(lock)) {
+        cli_error("cannot raise vm.max_map_count: no guardian to restore it: %s", strerror(errno));
+        return -1;
+    }
+    if (write_limit(maps)) {
+        cli_error("cannot raise vm.max_map_count to %llu: %s; --raise-limit needs root: run it "
+                  "with sudo, or without the option",
+                  (unsigned long long)maps, strerror(errno));
+        limit_restore();
+        return -1;
+    }
+    return 0;
+}
+
+uint64_t limit_raised_from(void)
+{
+    return limit.guardian ? limit.old : 0;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * argp would print a one-line hint on errors and exit with 64; ours exit with 2 and show the usage.
+ * So argp runs with its own help and exit switched off, and a parser around the command's adds
+ * --help and --usage and does both.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The name of the running command for messages; set by cli_parse, once, before any thread. */
+static const char *command_name = "mapfold";
+
+enum { KEY_HELP = 'h', KEY_USAGE = 0x7001 };
+
+static const struct argp_option help_options[] = {
+    {"help", KEY_HELP, NULL, 0, "Show this help and exit", -1},
+    {"usage", KEY_USAGE, NULL, 0, "Show the usage in short and exit", -1},
+    {0},
+};
+
+struct parse {
+    const struct argp *whole;
+    void *input;
+};
+
+/* argp says what the type is. NOLINTNEXTLINE(readability-non-const-parameter) */
+static error_t parse_help(int key, char *arg, struct argp_state *state)
+{
+    const struct parse *parse = state->input;
+    (void)arg;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = parse->input;
+        return 0;
+    case KEY_HELP:
+        argp_help(parse->whole, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, state->name);
+        exit(cli_finish(CLI_OK));
+    case KEY_USAGE:
+        argp_help(parse->whole, stdout, ARGP_HELP_USAGE, state->name);
+        exit(cli_finish(CLI_OK));
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+void cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, int *next,
+               void *input)
+{
+    command_name = argv[0];
+    const struct argp_child children[] = {{argp, 0, NULL, 0}, {0}};
+    struct argp whole = {help_options, parse_help, NULL, argp->doc, children, NULL, NULL};
+    struct parse parse = {&whole, input};
+    /* With its own error output off (argp_error included), argp would stay silent; with
+     * ARGP_NO_EXIT it prints the message and a pointer to --help, and comes back. */
+    const error_t failed =
+        argp_parse(&whole, argc, argv, flags | ARGP_NO_HELP | ARGP_NO_EXIT, next, &parse);
+    if (failed == 0)
+        return;
+    argp_help(&whole, stderr, ARGP_HELP_USAGE, argv[0]);
+    exit(CLI_USAGE);
+}
+
+void cli_error(const char *format, ...)
+{
+    const int saved = errno;
+    va_list arguments;
+    va_start(arguments, format);
+    fflush(stdout);
+    fprintf(stderr, "%s: ", command_name);
+    errno = saved;
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    errno = saved;
+}
+
+int cli_finish(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    cli_error("cannot write the results to standard output: %s", strerror(errno));
+    return CLI_FAILURE;
+}

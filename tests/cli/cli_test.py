@@ -1,0 +1,370 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The command as its users meet it. Usage: cli_test.py MAPFOLD EXAMPLE_MMAP_SCAN [TEST...]"""
+
+import json
+import os
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+
+MAPFOLD = EXAMPLE = ""
+LIMIT = "/proc/sys/vm/max_map_count"
+NOBODY = 65534
+
+# What a row may hold, and of which type. The first group is in every row.
+ALWAYS = {"workload": str, "system": str, "n": int, "threads": int, "ops": int}
+MEASURED = {"ns_per_op": float, "p50_ns": float, "p99_ns": float}
+SOMETIMES = {"count": int, "kernel_maps": int, "bytes_per_area": float, "note": str}
+
+
+def run(*arguments, **options):
+    return subprocess.run([MAPFOLD, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=120, check=False, **options)
+
+
+def read_limit():
+    with open(LIMIT, encoding="ascii") as file:
+        return int(file.read())
+
+
+def may_raise_limit():
+    return os.geteuid() == 0 and os.access(LIMIT, os.W_OK)
+
+
+def check_row(row):
+    """Raises ValueError if a row is not what the manual promises."""
+    for key, kind in ALWAYS.items():
+        if not isinstance(row.get(key), kind):
+            raise ValueError(f"{key} is missing or not {kind.__name__}: {row}")
+    for key, value in row.items():
+        kind = {**ALWAYS, **MEASURED, **SOMETIMES}.get(key)
+        if kind is None or not isinstance(value, kind) or isinstance(value, bool):
+            raise ValueError(f"unexpected {key}={value!r}: {row}")
+        if kind in (int, float) and value < 0:
+            raise ValueError(f"{key} is negative: {row}")
+    if row["ops"] > 0 and not all(key in row for key in MEASURED):
+        raise ValueError(f"operations without times: {row}")
+    if row["ops"] == 0 and "note" not in row:
+        raise ValueError(f"nothing measured, and no note says why: {row}")
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="mapfold-cli-")
+        self.addCleanup(shutil.rmtree, self.directory)
+
+    def assert_usage(self, result, *words):
+        self.assertEqual(result.returncode, 2, result)
+        self.assertEqual(result.stdout, "")
+        self.assertIn("Usage: mapfold", result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def assert_failure(self, result, *words):
+        self.assertEqual(result.returncode, 1, result)
+        self.assertTrue(result.stderr.startswith("mapfold"), result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def test_help_and_version_go_to_stdout_with_exit_0(self):
+        for arguments, word in ((["--help"], "bench"), (["bench", "--help"], "mmap_scan"),
+                                (["bench", "--usage"], "--raise-limit"),
+                                (["--version"], "mapfold 0.")):
+            result = run(*arguments)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertIn(word, result.stdout)
+
+    def test_help_fits_100_columns(self):
+        for arguments in (["--help"], ["bench", "--help"]):
+            self.assertLessEqual(max(map(len, run(*arguments).stdout.splitlines())), 100)
+
+    def test_wrong_usage_shows_the_usage_on_stderr_with_exit_2(self):
+        self.assert_usage(run())
+        self.assert_usage(run("frobnicate"), "frobnicate")
+        self.assert_usage(run("--frob"), "--frob")
+        self.assert_usage(run("bench", "--plot", "x.svg"), "one workload")
+        self.assert_usage(run("bench", "--against", "mapfold,nobody"), "nobody")
+        self.assert_usage(run("bench", "nonsense"), "nonsense")
+        self.assert_usage(run("bench", "space", "mmap_scan"), "mmap_scan")
+        self.assert_usage(run("bench", "space", "--frob"), "--frob")
+        self.assert_usage(run("bench", "space", "--against", "mapfold,btrfs"), "btrfs")
+        self.assert_usage(run("bench", "space", "--against", "mapfold,,kernel"), "--against")
+        for sizes in ("0", "-3", "1e12", "1.5", "many", "", "1,,2", "nan"):
+            self.assert_usage(run("bench", "space", "--n", sizes), "--n")
+        for seconds in ("0", "-1", "soon", "nan", "inf"):
+            self.assert_usage(run("bench", "space", "--seconds", seconds), "--seconds")
+
+    def test_every_row_is_valid_json_and_nothing_else_is_printed(self):
+        for arguments in (["space", "--n", "1,50,1000"], ["mmap_scan", "--n", "10000"],
+                          ["--n", "1000", "--against", "rbtree,space"]):
+            result = run("bench", *arguments, "--quick", "--seconds", "0.3", "--json")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            rows = [json.loads(line) for line in result.stdout.splitlines()]
+            for row in rows:
+                check_row(row)
+            self.assertGreater(len(rows), 10)
+
+    def test_a_wrong_row_would_be_noticed(self):
+        good = {"workload": "a", "system": "b", "n": 1, "threads": 1, "ops": 1,
+                "ns_per_op": 1.0, "p50_ns": 1.0, "p99_ns": 1.0}
+        check_row(good)
+        for change in ({"n": "1"}, {"surprise": 1}, {"ops": 0}, {"ns_per_op": -1.0},
+                       {"threads": True}):
+            with self.assertRaises(ValueError):
+                check_row({**good, **change})
+
+    def test_only_the_systems_and_parts_asked_for_are_run(self):
+        result = run("bench", "space.fifo", "--n", "1000", "--quick", "--json", "--against",
+                     "mapfold,rbtree")
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual([(row["workload"], row["system"]) for row in rows],
+                         [("space.fifo", "mapfold"), ("space.fifo", "rbtree")])
+
+    def test_tables_fit_100_columns_and_no_progress_is_shown_without_a_terminal(self):
+        for arguments in (["space", "--n", "1000"], ["mmap_scan", "--n", "20000"]):
+            result = run("bench", *arguments, "--quick", "--seconds", "0.3")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertLessEqual(max(map(len, result.stdout.splitlines())), 100)
+
+    def test_progress_is_shown_on_a_terminal(self):
+        ours, theirs = pty.openpty()
+        subprocess.run([MAPFOLD, "bench", "space.fifo", "--n", "1000", "--quick", "--against",
+                        "mapfold"], stdout=subprocess.DEVNULL, stderr=theirs, timeout=60,
+                       check=True)
+        self.assertIn(b"space.fifo", os.read(ours, 4096))
+        os.close(ours)
+        os.close(theirs)
+
+    def test_a_series_that_takes_too_long_says_where_it_was_stopped(self):
+        result = run("bench", "space.steady", "--n", "1e6", "--seconds", "0.01", "--json",
+                     "--against", "rbtree")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("stopped by --seconds while filling at", result.stdout)
+
+    def test_where_the_kernel_hits_its_limit_the_row_says_so(self):
+        if read_limit() > 1000000:
+            self.skipTest("vm.max_map_count is too high to be reached here")
+        count = str(read_limit() + 10000)
+        result = run("bench", "mmap_scan.grow", "--n", count, "--json", "--against", "kernel")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stdout.splitlines()[-1], r'"note":"ENOMEM at \d+ maps"')
+
+    def test_a_test_file_that_cannot_be_made_is_told_with_its_directory(self):
+        self.assert_failure(run("bench", "mmap_scan", "--quick", "--dir", "/nowhere"), "/nowhere",
+                            "No such file", "--dir")
+        self.assert_failure(run("bench", "space", "--quick", "--dir", MAPFOLD), MAPFOLD,
+                            "Not a directory")
+
+    def test_a_file_system_that_cannot_map_or_make_files_is_told(self):
+        self.assert_failure(run("bench", "mmap_scan", "--quick", "--dir", "/proc"), "/proc")
+
+    def test_a_full_disk_ends_with_a_message_and_leaves_nothing(self):
+        script = ('mount -t tmpfs -o size=16k tmpfs "$1" && '
+                  '{ "$2" bench mmap_scan --quick --dir "$1"; code=$?; ls -A "$1"; exit $code; }')
+        if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+            self.skipTest("no private mounts here")
+        result = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", self.directory,
+                                 MAPFOLD], capture_output=True, text=True, check=False)
+        self.assert_failure(result, self.directory, "No space left")
+        self.assertEqual(result.stdout, "")
+        if not shutil.which("gnuplot"):
+            return
+        script = script.replace("mmap_scan --quick --dir \"$1\"",
+                                "space.fifo --quick --n 100 --plot \"$1/a.svg\" >&2")
+        result = subprocess.run(["unshare", "-m", "sh", "-c", script.replace("16k", "4k"), "sh",
+                                 self.directory, MAPFOLD], capture_output=True, text=True,
+                                check=False)
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("No space left", result.stderr)
+
+    def test_results_that_cannot_be_written_are_a_failure(self):
+        for arguments in (["--help"], ["bench", "space.fifo", "--n", "1000", "--quick", "--json"],
+                          ["bench", "space.fifo", "--n", "1000", "--quick"]):
+            with open("/dev/full", "w", encoding="ascii") as full:
+                result = subprocess.run([MAPFOLD, *arguments], stdout=full,
+                                        stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(result.returncode, 1, arguments)
+            self.assertIn("No space left", result.stderr)
+
+    def test_a_low_address_space_limit_ends_with_a_message(self):
+        def limit_memory():
+            resource.setrlimit(resource.RLIMIT_AS, (64 << 20, 64 << 20))
+        result = run("bench", "space.steady", "--n", "1e7", "--against", "rbtree",
+                     preexec_fn=limit_memory)
+        self.assert_failure(result, "memory", "ulimit -v", "65536 KiB")
+        result = run("bench", "space.steady", "--n", "1e6", "--against", "mapfold", "--json",
+                     "--quick", preexec_fn=limit_memory)
+        self.assertIn(result.returncode, (0, 1))
+        self.assertTrue("ENOMEM" in result.stdout or "memory" in result.stderr or
+                        '"ops":' in result.stdout)
+
+    def interrupt(self, number, *arguments):
+        """Starts a long run and ends it by a signal; its exit code and messages."""
+        process = subprocess.Popen([MAPFOLD, "bench", "mmap_scan.grow", "--n", "1e7", "--against",
+                                    "kernel-anon", "--dir", self.directory, *arguments],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        time.sleep(0.6)
+        raised = read_limit()
+        process.send_signal(number)
+        errors = process.communicate(timeout=30)[1]
+        return process.returncode, errors, raised
+
+    def test_an_interrupted_run_says_so_and_leaves_no_file(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            code, errors, _ = self.interrupt(number)
+            self.assertEqual(code, -number)
+            self.assertIn("interrupted", errors)
+            self.assertEqual(os.listdir(self.directory), [])
+
+    def test_the_limit_is_restored_however_the_run_ends(self):
+        if not may_raise_limit():
+            self.skipTest("needs root and a writable vm.max_map_count")
+        before = read_limit()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL,
+                       signal.SIGSEGV):
+            code, _, raised = self.interrupt(number, "--raise-limit")
+            self.assertEqual((code, raised > before), (-number, True))
+            deadline = time.monotonic() + 5
+            # Only after a death that cannot be handled may it take a moment.
+            while read_limit() != before and number in (signal.SIGKILL, signal.SIGSEGV):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+            self.assertEqual(read_limit(), before)
+        result = run("bench", "space.fifo", "--n", "100000", "--quick", "--against", "kernel",
+                     "--raise-limit", "--dir", self.directory)
+        self.assertEqual((result.returncode, read_limit()), (0, before))
+        self.assertIn(f"raised from {before}", result.stdout)
+        result = run("bench", "space.fifo", "--raise-limit", "--dir", "/nowhere")
+        self.assertEqual((result.returncode, read_limit()), (1, before))
+
+    def test_two_runs_do_not_raise_the_limit_at_once(self):
+        if not may_raise_limit():
+            self.skipTest("needs root and a writable vm.max_map_count")
+        before = read_limit()
+        first = subprocess.Popen([MAPFOLD, "bench", "mmap_scan.grow", "--n", "1e7", "--against",
+                                  "kernel-anon", "--raise-limit"], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+        time.sleep(0.6)
+        # Asks for more than the first has raised it to, so that it would have to raise it too.
+        second = run("bench", "mmap_scan.grow", "--n", "2e7", "--against", "kernel",
+                     "--raise-limit")
+        first.terminate()
+        first.wait(30)
+        self.assert_failure(second, "another run")
+        self.assertEqual(read_limit(), before)
+
+    def test_the_limit_is_not_raised_without_root(self):
+        if os.geteuid() != 0 or subprocess.run([MAPFOLD, "--version"], user=NOBODY, check=False,
+                                               capture_output=True).returncode:
+            self.skipTest("cannot run the command as another user")
+        if read_limit() > 2000000:
+            self.skipTest("vm.max_map_count is high enough already")
+        result = run("bench", "space.fifo", "--raise-limit", user=NOBODY)
+        self.assert_failure(result, "root", "Permission denied")
+
+    def test_without_gnuplot_or_perf_the_message_names_what_is_missing(self):
+        environment = {**os.environ, "PATH": self.directory}
+        self.assert_failure(run("bench", "space", "--plot", "x.svg", env=environment), "gnuplot")
+        self.assert_failure(run("bench", "space", "--profile", env=environment), "perf")
+
+    def test_a_plot_is_a_whole_svg_or_no_file(self):
+        if not shutil.which("gnuplot"):
+            self.skipTest("no gnuplot")
+        for workload, against in (("space", "mapfold,kernel"), ("mmap_scan", "space,kernel")):
+            path = os.path.join(self.directory, workload + ".svg")
+            result = run("bench", workload, "--n", "10000", "--quick", "--seconds", "1",
+                         "--plot", path, "--against", against)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            xml.etree.ElementTree.parse(path)
+        self.assert_failure(run("bench", "space", "--quick", "--plot", "/nowhere/a.svg"),
+                            "/nowhere/a.svg")
+        self.assert_failure(run("bench", "space", "--quick", "--plot", self.directory),
+                            self.directory)
+        result = run("bench", "space.fifo", "--quick", "--n", "1000", "--plot", "/dev/full")
+        self.assert_failure(result, "/dev/full", "No space left")
+        self.assertTrue(os.path.exists("/dev/full") and not os.path.isfile("/dev/full"))
+
+    def test_a_profile_shows_symbols_ticks_and_shares_or_what_is_missing(self):
+        result = run("bench", "space.fifo", "--n", "20000", "--against", "linear", "--profile",
+                     "--seconds", "2")
+        if result.returncode == 1:
+            self.assertIn("cannot", result.stderr)
+            return
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stdout, r"linear_place +mapfold +\d+ +\d+\.\d%")
+
+    def test_the_example_of_the_mail_runs_and_explains_the_limit(self):
+        result = subprocess.run([EXAMPLE, "--count", "30000", "--window", "1000", "--read",
+                                 "--write", "--pages", "4"], capture_output=True, text=True,
+                                check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(result.stdout.count("Time:"), 6)
+        self.assertIn("30000 mapped, 1000 live", result.stdout)
+        for wrong in (["--count", "0"], ["--frob"], ["extra"], ["--pages", "x"]):
+            result = subprocess.run([EXAMPLE, *wrong], capture_output=True, text=True, check=False)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("Usage:", result.stderr)
+        if read_limit() > 1000000:
+            self.skipTest("vm.max_map_count is too high to be reached here")
+        count = str(read_limit() + 1000)
+        result = subprocess.run([EXAMPLE, "--count", count, "--window", count],
+                                capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 1)
+        for words in ("Cannot allocate memory", "vm.max_map_count allows", "sysctl"):
+            self.assertIn(words, result.stderr)
+
+
+class Tap(unittest.TestResult):
+    """Results as TAP: a line each, with the test's name read as the sentence it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = 0
+
+    def line(self, test, status, note=""):
+        self.number += 1
+        name = test.id().rsplit(".", 1)[-1].removeprefix("test_").replace("_", " ")
+        print(f"{status} {self.number} - {name}{note}", flush=True)
+
+    def bad(self, test, error):
+        self.line(test, "not ok")
+        for line in self._exc_info_to_string(error, test).splitlines():
+            print("#", line, flush=True)
+
+    def addSuccess(self, test):
+        self.line(test, "ok")
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.bad(test, err)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.bad(test, err)
+
+    def addSkip(self, test, reason):
+        self.line(test, "ok", f" # SKIP {reason}")
+
+
+def main():
+    """Without names all tests are run."""
+    loader = unittest.defaultTestLoader
+    tests = unittest.TestSuite(Cli(name) for name in sys.argv[3:] or
+                               loader.getTestCaseNames(Cli))
+    print(f"1..{tests.countTestCases()}", flush=True)
+    result = Tap()
+    tests.run(result)
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    MAPFOLD, EXAMPLE = map(os.path.abspath, sys.argv[1:3])
+    sys.exit(main())
