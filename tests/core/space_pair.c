@@ -223,6 +223,8 @@ static bool run_denied(struct pair *pair, const struct op *op, uint64_t offset,
     memory->fail_at = 0;
     memory->forbidden = false;
     *calls = memory->calls - calls_before;
+    if (memory->forbidden_calls > 0)
+        return differ(pair, "an operation that was reserved for allocated");
     *denied = answer->result == -ENOMEM;
     if (!*denied)
         return true;

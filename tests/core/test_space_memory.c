@@ -195,6 +195,7 @@ static void whole_areas_and_ends_are_removed_without_memory(void **state)
                 assert_int_equal(mf_space_remove(pair.space, end, PAGE), 0);
                 assert_int_equal(mf_space_remove(pair.space, area.start, area.length), 0);
             }
+            assert_int_equal(pair.memory.forbidden_calls, 0);
             pair.model.count = 0;
             tear_down(&pair);
         }
@@ -234,6 +235,7 @@ static void reserved_operations_never_allocate_wherever_they_are(void **state)
                 }
                 assert_int_equal(result, 0);
             }
+            assert_int_equal(pair.memory.forbidden_calls, 0);
             pair.memory.forbidden = false;
             tear_down(&pair);
         }
@@ -320,6 +322,7 @@ static void a_reservation_that_fails_keeps_the_earlier_one_and_no_memory(void **
     f.memory.forbidden = true;
     for (uint64_t i = 0; i < EARLIER; i++)
         assert_int_equal(mf_space_remove(f.space, (3 * i * 60 + 1) * PAGE, PAGE), 0);
+    assert_int_equal(f.memory.forbidden_calls, 0);
     close_space(&f);
 }
 

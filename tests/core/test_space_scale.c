@@ -99,6 +99,22 @@ static void a_range_over_ten_million_areas_goes_in_one_call(void **state)
     close_space(&f);
 }
 
+static void a_space_that_has_shrunk_to_a_hundredth_gives_most_memory_back(void **state)
+{
+    (void)state;
+    const uint64_t count = scaled(1000000);
+    struct fixture f;
+    open_space(&f, 0, TOP, PAGE);
+    for (uint64_t i = 0; i < count; i++)
+        assert_int_equal(insert(&f, 2 * i * PAGE, PAGE, 0, 0), 0);
+    const size_t full = f.memory.live_bytes;
+    for (uint64_t i = count / 100; i < count; i++)
+        assert_int_equal(mf_space_remove(f.space, 2 * i * PAGE, PAGE), 0);
+    assert_int_equal(mf_space_reserve(f.space, 0), 0);
+    assert_in_range(f.memory.live_bytes, 0, full / 2);
+    close_space(&f);
+}
+
 static void an_area_of_a_billion_pages_is_one_area_like_any_other(void **state)
 {
     (void)state;
@@ -201,6 +217,7 @@ int main(void)
         cmocka_unit_test(ten_million_pages_apart_fill_a_space_and_leave_it_as_it_was),
         cmocka_unit_test(ten_million_touching_pages_placed_one_by_one_leave_in_the_order_they_came),
         cmocka_unit_test(a_range_over_ten_million_areas_goes_in_one_call),
+        cmocka_unit_test(a_space_that_has_shrunk_to_a_hundredth_gives_most_memory_back),
         cmocka_unit_test(an_area_of_a_billion_pages_is_one_area_like_any_other),
         cmocka_unit_test(areas_of_a_page_and_of_a_billion_pages_stand_side_by_side),
         cmocka_unit_test(metadata_stay_within_forty_bytes_an_area_under_steady_churn),
