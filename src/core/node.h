@@ -85,8 +85,10 @@ static inline unsigned format_rows(unsigned format)
     return rows[format];
 }
 
-/* Rows that the columns of a format are laid out for: whole vectors, where they are scanned as
- * such. */
+/*
+ * Rows that the columns of a format are laid out for: whole vectors, where they are scanned as
+ * such.
+ */
 static inline unsigned format_stride(unsigned format)
 {
     static const uint8_t stride[8] = {44, 44, 44, 30, 44, 30, 32, 23};
@@ -171,8 +173,10 @@ unsigned leaf_search(const struct leaf *leaf, uint64_t granule);
 /* low: the first granule that the leaf covers. */
 struct summary leaf_summary(const struct leaf *leaf, uint64_t low);
 
-/* The first row at or after i whose gap is at least `length` granules; leaf->count if there is
- * none. */
+/*
+ * The first row at or after i whose gap is at least `length` granules; leaf->count if there is
+ * none.
+ */
 unsigned leaf_next_gap(const struct leaf *leaf, uint64_t low, unsigned i, uint64_t length);
 
 /* The last row before `end` whose gap is at least `length` granules; end if there is none. */
@@ -193,8 +197,10 @@ bool leaf_set_bounds(struct leaf *leaf, unsigned i, uint64_t first, uint64_t las
 /* All rows, decoded; returns how many. */
 unsigned leaf_decode(const struct leaf *leaf, struct row *rows);
 
-/* Makes the leaf hold these rows in the narrowest format; false, and nothing done, if there are too
- * many. */
+/*
+ * Makes the leaf hold these rows in the narrowest format; false, and nothing done, if there are too
+ * many.
+ */
 bool leaf_encode(struct leaf *leaf, const struct row *rows, unsigned count);
 
 #endif

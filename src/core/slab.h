@@ -32,7 +32,8 @@ struct nodes {
     uint64_t bytes; /* in all blocks */
 };
 
-/* Makes at least `count` nodes ready. 0, or -ENOMEM and nothing is held that was not held before.
+/*
+ * Makes at least `count` nodes ready. 0, or -ENOMEM and nothing is held that was not held before.
  */
 int nodes_require(struct nodes *nodes, uint64_t count);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a space is inside: for space.c, and for space_check.c, which tests its invariants. */
+/* What a space is inside: shared by tree.c, fit.c, space.c and space_check.c; tree.c tells the invariants. */
 #ifndef MAPFOLD_CORE_SPACE_H
 #define MAPFOLD_CORE_SPACE_H
 
@@ -22,8 +22,100 @@ struct mf_space {
     struct nodes nodes;
 };
 
+/* How a leaf was reached: inner[0] is the root, at[] the child taken in each; row is a place in the leaf. */
+struct path {
+    struct inner *inner[MAX_HEIGHT];
+    int8_t at[MAX_HEIGHT];
+    struct leaf *leaf; /* NULL in an empty space */
+    unsigned row;
+};
+
+/* A path on the stack, which hardening flags need not clear: its users set what they read. */
+#define PATH __attribute__((uninitialized)) struct path
+
+/* All lines of a node at once: one wait for memory, where its columns one by one would be three. */
+static inline void prefetch_node(const void *node)
+{
+#pragma GCC unroll 12
+    for (unsigned i = 0; i < NODE_BYTES; i += 64)
+        __builtin_prefetch((const char *)node + i);
+}
+
+/* The first child whose key is at or above the granule, or the last child. */
+static inline unsigned inner_search(const struct inner *inner, uint64_t granule)
+{
+    unsigned below = 0;
+#pragma GCC unroll 4
+    for (unsigned i = 0; i + 1 < inner->count; i++)
+        below += inner->key[i] < granule;
+    return below;
+}
+
+static inline bool path_at_area(const struct path *path)
+{
+    return path->leaf && path->row < path->leaf->count;
+}
+
+/* ---- tree.c: reading ---- */
+
+/* The way to the first area that ends at or above the granule, or behind the last area of all. */
+void path_find(const struct mf_space *space, struct path *path, uint64_t granule);
+
+/* The first granule that the path's leaf covers. */
+uint64_t path_low(const struct mf_space *space, const struct path *path);
+
+/* The first granule of the gap before the path's row, which may be empty. */
+uint64_t path_gap(const struct mf_space *space, const struct path *path);
+
+/* Whether there is a gap behind the last area of all; *first is where it begins. */
+bool space_tail(const struct mf_space *space, uint64_t *first);
+
+struct summary inner_summary(const struct inner *inner);
+
+/* ---- tree.c: memory ---- */
+
+/* Leaves that one operation may split: retag, at both ends and where it merges with what lies beside. */
+enum { SPLITS = 4 };
+
+/* Makes ready all nodes that an operation may take which splits up to `leaves` leaves. 0, -ENOMEM. */
+int space_prepare(struct mf_space *space, uint64_t leaves);
+
+/* Nodes that the next `operations` operations may take. */
+uint64_t nodes_for_operations(const struct mf_space *space, uint64_t operations);
+
+/* Operations that may allocate begin: they use up as many of those reserved. */
+void space_use_reserve(struct mf_space *space, uint64_t operations);
+
+/* ---- tree.c: changing a leaf; the path is void afterwards ---- */
+
 /*
- * Checks every invariant of space.c. 0, or -1 with a sentence in why (size bytes). Only tests are
+ * Gives the path's leaf these rows (up to LEAF_ROWS + 2), splitting it where they do not fit.
+ * `newest` is the row to split behind if rows have been coming in order, so that runs leave full
+ * leaves, or -1.
+ */
+void space_rewrite(struct mf_space *space, struct path *path, const struct row *rows,
+                   unsigned count, int newest);
+
+/* Gives the path's area new bounds within the gaps beside it. Nodes must be ready where they grow. */
+void space_set_bounds(struct mf_space *space, struct path *path, uint64_t first, uint64_t last);
+
+/* Inserts a row before the path's, in the gap there, whatever its neighbours. 0, -ENOMEM. */
+int space_insert_row(struct mf_space *space, struct path *path, const struct row *row);
+
+/* Takes out n areas from the path's on, all in its leaf. */
+void space_erase_rows(struct mf_space *space, struct path *path, unsigned n);
+
+/* ---- fit.c ---- */
+
+/*
+ * Finds where a piece fits, and the way there: the path is at the row before which the piece goes.
+ * 0, -EINVAL, -ENOSPC.
+ */
+int fit_find(const struct mf_space *space, const struct mf_fit *fit, struct path *path,
+             uint64_t *first);
+
+/*
+ * Checks every invariant of tree.c. 0, or -1 with a sentence in why (size bytes). Only tests are
  * built with it.
  */
 int space_check(const struct mf_space *space, char *why, size_t size);
