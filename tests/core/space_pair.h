@@ -30,6 +30,7 @@ struct op {
     struct mf_fit fit;      /* place, find_gap */
     size_t operations;      /* reserve */
     size_t fail_at;         /* the k-th allocation within fails; 0: none */
+    bool famine;            /* all of them fail, and the operation is not repeated */
 };
 
 struct pair {
