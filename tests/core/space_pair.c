@@ -206,9 +206,27 @@ static void run_on_model(struct model *model, const struct op *op, uint64_t offs
     }
 }
 
+static uint64_t min(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
 static bool may_use_memory(enum op_kind kind)
 {
     return kind == OP_INSERT || kind == OP_PLACE || kind == OP_REMOVE || kind == OP_RETAG;
+}
+
+/* How many of the operations reserved this one may use up: a retag one for each 2^32 granules that its
+ * range touches. */
+static uint64_t reserve_used(const struct pair *pair, const struct op *op)
+{
+    if (!may_use_memory(op->kind))
+        return 0;
+    if (op->kind != OP_RETAG || op->length == 0 || op->start + (op->length - 1) < op->start)
+        return 1;
+    const uint64_t first = op->start / pair->model.granule;
+    const uint64_t last = (op->start + (op->length - 1)) / pair->model.granule;
+    return (last >> 32) - (first >> 32) + 1;
 }
 
 /* Runs the operation on the space; *calls counts allocations, *denied says that one failed and the
@@ -220,7 +238,7 @@ static bool run_denied(struct pair *pair, const struct op *op, uint64_t offset,
     const size_t calls_before = memory->calls, failures_before = memory->failures;
     memory->fail_at = op->famine ? 1 : op->fail_at;
     memory->fail_forever = op->famine;
-    memory->forbidden = may_use_memory(op->kind) && pair->reserved > 0;
+    memory->forbidden = may_use_memory(op->kind) && pair->reserved >= reserve_used(pair, op);
     run_on_space(pair, op, offset, answer);
     memory->fail_at = 0;
     memory->forbidden = false;
@@ -318,9 +336,8 @@ bool pair_apply(struct pair *pair, const struct op *op)
 
     if (op->kind == OP_RESERVE && want.result == 0)
         pair->reserved = op->operations;
-    else if (may_use_memory(op->kind) && pair->reserved > 0 &&
-             (op->kind != OP_REMOVE || cut_in_two || want.result != 0))
-        pair->reserved--;
+    else if (op->kind != OP_REMOVE || cut_in_two || want.result != 0)
+        pair->reserved -= min(pair->reserved, reserve_used(pair, op));
     return pair->operations % pair->full_every != 0 || pair_compare(pair);
 }
 

@@ -37,7 +37,7 @@ struct pair {
     struct mf_space *space;
     struct model model;
     struct checked_alloc memory;
-    size_t reserved;     /* so many operations may not allocate */
+    uint64_t reserved;   /* so many operations may not allocate */
     uint64_t operations; /* so far */
     uint64_t denied;     /* so many of them met a failing allocation */
     unsigned full_every; /* a full comparison each so many operations */
