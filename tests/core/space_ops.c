@@ -99,7 +99,7 @@ void terrain_choose(struct terrain *terrain, struct choices *choices, size_t cro
         .delta_mode = (unsigned)choose(choices, 4),
         .align_mode = (unsigned)choose(choices, 3),
         .nonsense = choose(choices, 4) ? 32 : 0,
-        .denial = choose(choices, 4) ? 0 : 1,
+        .denial = choose(choices, 4) ? 0 : 1 + (unsigned)choose(choices, 2),
         .crowd = crowd,
     };
     const unsigned hub_count = 1 + (unsigned)choose(choices, 8);
@@ -396,7 +396,10 @@ void op_choose(struct op *op, const struct terrain *terrain, const struct model 
         op->start = choose_address(terrain, model, choices) + choose(choices, 3) - 1;
         break;
     case OP_RESERVE:
-        op->operations = choose(choices, 2) ? choose(choices, 64) : 0;
+        if (terrain->denial) /* what is set aside would keep want of memory away */
+            op->kind = OP_STATS;
+        else
+            op->operations = choose(choices, 2) ? choose(choices, 64) : 0;
         break;
     case OP_STATS:
         break;
@@ -405,6 +408,7 @@ void op_choose(struct op *op, const struct terrain *terrain, const struct model 
         spoil(op, terrain, choices);
     if (op->kind == OP_RESERVE && op->operations > 64 && op->operations <= UINT64_C(1) << 32)
         op->operations %= 64;
-    if (terrain->denial && choose(choices, terrain->denial) == 0)
+    if (terrain->denial == 1)
         op->fail_at = 1 + (size_t)choose(choices, 4);
+    op->famine = terrain->denial == 2 && model->count > terrain->crowd / 2;
 }

@@ -27,8 +27,8 @@ struct terrain {
     unsigned delta_mode;
     unsigned align_mode;
     unsigned nonsense; /* one in so many operations is meant to be refused; 0: none */
-    unsigned denial;   /* one in so many operations meets a failing allocation; 0: none */
-    size_t crowd;      /* so many areas are many: above, the phase turns to removing */
+    unsigned denial; /* 0: allocations succeed, 1: each fails once, 2: famine above half a crowd */
+    size_t crowd;    /* so many areas are many: above, the phase turns to removing */
 };
 
 enum phase { PHASE_GROW, PHASE_CHURN, PHASE_RANGES, PHASE_SHRINK, PHASES };

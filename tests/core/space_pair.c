@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Results are written into variables full of a pattern, on both sides, so that a result written on
- * an error shows. An operation that meets a failing allocation must say -ENOMEM, change nothing,
- * and succeed when it is repeated.
+ * an error shows. An operation that says -ENOMEM must have met a failing allocation, change
+ * nothing, and succeed when it is repeated, which it is, except in a famine: then memory stays at
+ * the edge of what is needed.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -205,9 +206,27 @@ static void run_on_model(struct model *model, const struct op *op, uint64_t offs
     }
 }
 
+static uint64_t min(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
 static bool may_use_memory(enum op_kind kind)
 {
     return kind == OP_INSERT || kind == OP_PLACE || kind == OP_REMOVE || kind == OP_RETAG;
+}
+
+/* How many of the operations reserved this one may use up: a retag one for each 2^32 granules that its
+ * range touches. */
+static uint64_t reserve_used(const struct pair *pair, const struct op *op)
+{
+    if (!may_use_memory(op->kind))
+        return 0;
+    if (op->kind != OP_RETAG || op->length == 0 || op->start + (op->length - 1) < op->start)
+        return 1;
+    const uint64_t first = op->start / pair->model.granule;
+    const uint64_t last = (op->start + (op->length - 1)) / pair->model.granule;
+    return (last >> 32) - (first >> 32) + 1;
 }
 
 /* Runs the operation on the space; *calls counts allocations, *denied says that one failed and the
@@ -217,8 +236,9 @@ static bool run_denied(struct pair *pair, const struct op *op, uint64_t offset,
 {
     struct checked_alloc *memory = &pair->memory;
     const size_t calls_before = memory->calls, failures_before = memory->failures;
-    memory->fail_at = op->fail_at;
-    memory->forbidden = may_use_memory(op->kind) && pair->reserved > 0;
+    memory->fail_at = op->famine ? 1 : op->fail_at;
+    memory->fail_forever = op->famine;
+    memory->forbidden = may_use_memory(op->kind) && pair->reserved >= reserve_used(pair, op);
     run_on_space(pair, op, offset, answer);
     memory->fail_at = 0;
     memory->forbidden = false;
@@ -234,13 +254,16 @@ static bool run_denied(struct pair *pair, const struct op *op, uint64_t offset,
     if (memcmp(&answer->area, &untouched.area, sizeof(answer->area)) != 0)
         return differ(pair, "-ENOMEM but the result was written");
     pair->denied++;
+    if (op->famine && pair->denied % pair->full_every != 0)
+        return compare_near(pair, op->start) && compare_near(pair, op->start + op->length);
     if (!pair_compare(pair)) {
         char why[sizeof(pair->why) - 64];
         memcpy(why, pair->why, sizeof(why));
         why[sizeof(why) - 1] = 0;
         return differ(pair, "changed by an operation that said -ENOMEM: %s", why);
     }
-    run_on_space(pair, op, offset, answer);
+    if (!op->famine)
+        run_on_space(pair, op, offset, answer);
     return true;
 }
 
@@ -289,10 +312,14 @@ bool pair_apply(struct pair *pair, const struct op *op)
         offset += start;
 
     struct answer got, want;
-    size_t calls;
-    bool denied;
+    size_t calls = 0;
+    bool denied = false;
     if (!run_denied(pair, op, offset, &got, &calls, &denied))
         return false;
+    if (denied && op->famine) {
+        pair->operations++;
+        return true;
+    }
     const size_t areas_before = pair->model.count;
     run_on_model(&pair->model, op, offset, &want);
     pair->operations++;
@@ -309,8 +336,8 @@ bool pair_apply(struct pair *pair, const struct op *op)
 
     if (op->kind == OP_RESERVE && want.result == 0)
         pair->reserved = op->operations;
-    else if (may_use_memory(op->kind) && pair->reserved > 0)
-        pair->reserved--;
+    else if (op->kind != OP_REMOVE || cut_in_two || want.result != 0)
+        pair->reserved -= min(pair->reserved, reserve_used(pair, op));
     return pair->operations % pair->full_every != 0 || pair_compare(pair);
 }
 

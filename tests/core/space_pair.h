@@ -30,13 +30,14 @@ struct op {
     struct mf_fit fit;      /* place, find_gap */
     size_t operations;      /* reserve */
     size_t fail_at;         /* the k-th allocation within fails; 0: none */
+    bool famine;            /* all of them fail, and the operation is not repeated */
 };
 
 struct pair {
     struct mf_space *space;
     struct model model;
     struct checked_alloc memory;
-    size_t reserved;     /* so many operations may not allocate */
+    uint64_t reserved;   /* so many operations may not allocate */
     uint64_t operations; /* so far */
     uint64_t denied;     /* so many of them met a failing allocation */
     unsigned full_every; /* a full comparison each so many operations */

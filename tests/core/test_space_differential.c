@@ -89,10 +89,12 @@ static uint64_t run_round(uint64_t seed, uint64_t most, uint64_t *denied)
     same = same && pair_compare(&pair) && empty(&pair);
     const uint64_t done = pair.operations;
     *denied += pair.denied;
-    if (!pair_destroy(&pair))
-        same = false;
     if (!same)
         explain(&pair, &op, seed);
+    if (!pair_destroy(&pair)) {
+        print_error("%s; to repeat: MAPFOLD_TEST_SEED=%#" PRIx64 "\n", pair.why, seed);
+        same = false;
+    }
     return same ? done : 0;
 }
 
