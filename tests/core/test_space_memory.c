@@ -193,7 +193,7 @@ static void whole_areas_and_ends_are_removed_without_memory(void **state)
     for (size_t m = 0; m < COUNT(manners); m++) {
         for (unsigned order = 0; order < 3; order++) {
             struct pair pair;
-            const uint64_t count = 3000;
+            const uint64_t count = 1000;
             build(&pair, &manners[m], count);
             pair.full_every = 500;
             pair.memory.forbidden = true;
@@ -218,11 +218,11 @@ static void whole_areas_and_ends_are_removed_without_memory(void **state)
 static void reserved_operations_never_allocate_wherever_they_are(void **state)
 {
     (void)state;
-    enum { RESERVED = 700 };
+    enum { RESERVED = 300 };
     for (size_t m = 0; m < COUNT(manners); m++) {
         for (unsigned which = 0; which < 3; which++) {
             struct pair pair;
-            const uint64_t count = 6000;
+            const uint64_t count = 2000;
             build(&pair, &manners[m], count);
             assert_int_equal(mf_space_reserve(pair.space, RESERVED), 0);
             pair.memory.forbidden = true;
