@@ -41,14 +41,20 @@ static inline void prefetch_node(const void *node)
         __builtin_prefetch((const char *)node + i);
 }
 
-/* The first child whose key is at or above the granule, or the last child. */
+/*
+ * The first child whose key is at or above the granule, or the last child. First the block of four, then the
+ * key in it, without branches: all lines of the keys are waited for at once. Keys behind the last are
+ * UINT64_MAX.
+ */
 static inline unsigned inner_search(const struct inner *inner, uint64_t granule)
 {
-    unsigned below = 0;
-#pragma GCC unroll 4
-    for (unsigned i = 0; i + 1 < inner->count; i++)
-        below += inner->key[i] < granule;
-    return below;
+    unsigned at = 0;
+#pragma GCC unroll 6
+    for (unsigned i = 3; i < INNER_FANOUT - 1; i += 4)
+        at += inner->key[i] < granule;
+    const uint64_t *key = inner->key + 4u * at;
+    at = 4 * at + (key[0] < granule) + (key[1] < granule) + (key[2] < granule) + (key[3] < granule);
+    return at < inner->count ? at : inner->count - 1u;
 }
 
 static inline bool path_at_area(const struct path *path)

@@ -77,6 +77,10 @@ static int check_node(struct check *check, const void *node, unsigned height, ui
     const struct inner *inner = node;
     if (inner->count == 0 || inner->count > INNER_FANOUT)
         return fail(check, "an inner node is empty or overfull");
+    for (unsigned i = inner->count; i < INNER_FANOUT; i++) {
+        if (inner->key[i] != UINT64_MAX)
+            return fail(check, "an unused key is not marked so");
+    }
     *sum = (struct summary){0};
     for (unsigned i = 0; i < inner->count; i++) {
         struct summary child;

@@ -204,6 +204,7 @@ static void inner_erase(struct inner *inner, unsigned i)
     __builtin_memmove(&inner->gap[i], &inner->gap[i + 1], sizeof(inner->gap[0]) * after);
     __builtin_memmove(&inner->child[i], &inner->child[i + 1], sizeof(inner->child[0]) * after);
     __builtin_memmove(&inner->aligned[i], &inner->aligned[i + 1], after);
+    inner->key[inner->count] = UINT64_MAX;
 }
 
 /* Moves the children from `from` on to the end of another inner node. */
@@ -211,13 +212,15 @@ static void inner_move(struct inner *to, struct inner *inner, unsigned from)
 {
     for (unsigned i = from; i < inner->count; i++)
         inner_insert(to, to->count, inner->child[i], inner_get(inner, i));
-    inner->count = (uint8_t)from;
+    while (inner->count > from)
+        inner->key[--inner->count] = UINT64_MAX;
 }
 
 static struct inner *inner_new(struct mf_space *space)
 {
     struct inner *inner = node_take(&space->nodes);
     inner->count = 0;
+    __builtin_memset(inner->key, 0xff, sizeof(inner->key));
     space->inners++;
     return inner;
 }
