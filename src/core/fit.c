@@ -8,7 +8,8 @@ struct wish {
     uint64_t length;
     uint64_t align;
     uint64_t low, last;
-    uint8_t aligned; /* as summaries say it */
+    unsigned lane; /* of rooms, and what it must say */
+    unsigned room;
 };
 
 enum verdict { FITS, TRY_ON, NO_MORE };
@@ -29,7 +30,8 @@ static int wish_make(const struct mf_space *space, const struct mf_fit *fit, str
     if (low > last || last - low < wish->length - 1)
         return -MF_ENOSPC;
     wish->align = fit->align >> space->shift ? fit->align >> space->shift : 1;
-    wish->aligned = (uint8_t)(1 + __builtin_ctzll(wish->align));
+    wish->lane = room_lane(wish->length);
+    wish->room = 1 + (unsigned)__builtin_ctzll(wish->align);
     wish->low = low;
     wish->last = last;
     return 0;
@@ -72,9 +74,10 @@ static inline int inner_seek(const struct inner *inner, int i, int direction,
                              const struct wish *wish)
 {
     const uint64_t length = wish->length;
-    const uint8_t aligned = wish->aligned;
+    const unsigned lane = wish->lane, room = wish->room;
     const int end = direction > 0 ? inner->count : -1;
-    while (i != end && (inner->gap[i] < length || inner->aligned[i] < aligned))
+    while (i != end &&
+           (inner->gap[i] < length || (room > 1 && rooms_lane(inner->rooms[i], lane) < room)))
         i += direction;
     return i;
 }

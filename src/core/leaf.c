@@ -42,58 +42,109 @@ unsigned leaf_search(const struct leaf *leaf, uint64_t granule)
     return lanes_sum(parts);
 }
 
-static void narrow_summary(const struct leaf *leaf, uint64_t *longest, uint64_t *differ)
+static uint64_t narrow_longest(const struct leaf *leaf)
 {
     const uint32_t *first = leaf_first32(leaf), *last = leaf_last32(leaf);
     const int32_t count = leaf->count;
-    const signed_lanes steps = {0, 1, 2, 3};
-    lanes best = {0}, bits = {0};
+    const signed_lanes steps = {0, 1, 2, 3}, end = {count, count, count, count};
+    lanes best = {0};
     for (int32_t i = 1; i < count; i += LANES) {
         lanes before, after;
         LOAD(before, last + i - 1);
         LOAD(after, first + i);
-        after -= 1;
-        const lanes valid = (lanes)(steps + i < (signed_lanes){count, count, count, count});
-        const lanes gap = (after - before) & valid;
-        bits |= (after ^ before) & valid;
+        const lanes gap = (after - before - 1) & (lanes)(steps + i < end);
         const lanes more = (lanes)(gap > best);
         best = (gap & more) | (best & ~more);
     }
-    uint32_t gaps[LANES], parts[LANES];
-    __builtin_memcpy(gaps, &best, sizeof gaps);
-    __builtin_memcpy(parts, &bits, sizeof parts);
-    for (unsigned i = 0; i < LANES; i++) {
-        if (gaps[i] > *longest)
-            *longest = gaps[i];
-        *differ |= parts[i];
-    }
+    uint32_t parts[LANES];
+    __builtin_memcpy(parts, &best, sizeof parts);
+    uint32_t longest = parts[0];
+    for (unsigned i = 1; i < LANES; i++)
+        longest = parts[i] > longest ? parts[i] : longest;
+    return longest;
 }
 
-static void wide_summary(const struct leaf *leaf, uint64_t *longest, uint64_t *differ)
+/* In which bits a - 1 and b - rest differ, over all gaps [a, b] longer than rest. */
+static uint64_t narrow_differ(const struct leaf *leaf, uint32_t rest)
+{
+    const uint32_t *first = leaf_first32(leaf), *last = leaf_last32(leaf);
+    const int32_t count = leaf->count;
+    const signed_lanes steps = {0, 1, 2, 3}, end = {count, count, count, count};
+    lanes bits = {0};
+    for (int32_t i = 1; i < count; i += LANES) {
+        lanes before, after;
+        LOAD(before, last + i - 1);
+        LOAD(after, first + i);
+        const lanes gap = after - before - 1;
+        bits |= (before ^ (after - 1 - rest)) & (lanes)(gap > rest) & (lanes)(steps + i < end);
+    }
+    uint32_t parts[LANES];
+    __builtin_memcpy(parts, &bits, sizeof parts);
+    return parts[0] | parts[1] | parts[2] | parts[3];
+}
+
+static uint64_t wide_longest(const struct leaf *leaf)
 {
     const uint64_t *first = leaf_first64(leaf), *last = leaf_last64(leaf);
+    uint64_t longest = 0;
     for (unsigned i = 1; i < leaf->count; i++) {
         const uint64_t gap = first[i] - last[i - 1] - 1;
-        if (gap > *longest)
-            *longest = gap;
-        *differ |= (first[i] - 1) ^ last[i - 1];
+        longest = gap > longest ? gap : longest;
     }
+    return longest;
+}
+
+static uint64_t wide_differ(const struct leaf *leaf, uint64_t rest)
+{
+    const uint64_t *first = leaf_first64(leaf), *last = leaf_last64(leaf);
+    uint64_t bits = 0;
+    for (unsigned i = 1; i < leaf->count; i++)
+        bits |= first[i] - last[i - 1] - 1 > rest ? last[i - 1] ^ (first[i] - 1 - rest) : 0;
+    return bits;
+}
+
+static uint64_t leaf_longest(const struct leaf *leaf)
+{
+    return leaf->format & FORMAT_WIDE ? wide_longest(leaf) : narrow_longest(leaf);
+}
+
+/* A lane of the rooms of all gaps but the first. */
+static uint32_t leaf_lane(const struct leaf *leaf, unsigned lane)
+{
+    const uint32_t rest = (UINT32_C(1) << room_log2(lane)) - 1;
+    const uint64_t differ =
+        leaf->format & FORMAT_WIDE ? wide_differ(leaf, rest) : narrow_differ(leaf, rest);
+    return differ ? (64 - (uint32_t)__builtin_clzll(differ)) << (8 * lane) : 0;
 }
 
 struct summary leaf_summary(const struct leaf *leaf, uint64_t low)
 {
+    const uint64_t first = leaf_first(leaf, 0), longest = leaf_longest(leaf);
+    uint32_t rooms = first > low ? gap_rooms(low, first - 1) : 0;
+    for (unsigned lane = 0; lane < ROOM_LANES && longest >> room_log2(lane) != 0; lane++)
+        rooms = rooms_max(rooms, leaf_lane(leaf, lane));
+    return (struct summary){
+        .key = leaf_last(leaf, leaf->count - 1u),
+        .gap = first - low > longest ? first - low : longest,
+        .rooms = rooms,
+    };
+}
+
+struct summary leaf_summary_without(const struct leaf *leaf, uint64_t low, struct summary known,
+                                    uint64_t gap, uint32_t rooms)
+{
     const uint64_t first = leaf_first(leaf, 0);
-    struct summary summary = {.key = leaf_last(leaf, leaf->count - 1u), .gap = first - low};
-    uint64_t differ = 0;
-    if (leaf->format & FORMAT_WIDE)
-        wide_summary(leaf, &summary.gap, &differ);
-    else
-        narrow_summary(leaf, &summary.gap, &differ);
-    summary.aligned = differ ? (uint8_t)(64 - __builtin_clzll(differ)) : 0;
-    const uint8_t leading = first > low ? gap_aligned(low, first - 1) : 0;
-    if (leading > summary.aligned)
-        summary.aligned = leading;
-    return summary;
+    const uint32_t leading = first > low ? gap_rooms(low, first - 1) : 0;
+    if (gap == known.gap) {
+        const uint64_t longest = leaf_longest(leaf);
+        known.gap = first - low > longest ? first - low : longest;
+    }
+    for (uint32_t lost = rooms_equal(rooms, known.rooms); lost; lost &= lost - 1) {
+        const unsigned lane = (unsigned)__builtin_ctz(lost) / 8;
+        const uint32_t mask = UINT32_C(0xff) << (8 * lane);
+        known.rooms = (known.rooms & ~mask) | rooms_max(leaf_lane(leaf, lane), leading & mask);
+    }
+    return known;
 }
 
 unsigned leaf_next_gap(const struct leaf *leaf, uint64_t low, unsigned i, uint64_t length)

@@ -17,9 +17,11 @@
  * aligned. A child covers the granules after the key before it (`low` below) up to its own key, so
  * that an insert changes no key, only a gap. The gap after the last area of all belongs to no node.
  *
- * How well a gap [a, b] is aligned: the most trailing zeros of a number in it, which is the highest
- * bit in which a - 1 and b differ. The best of many gaps is the highest bit of all these
- * differences ORed together.
+ * How well a gap is aligned depends on how much of it must be left behind the aligned place. `rooms` says it
+ * for four lengths, a byte each: 1 + the log2 of the best alignment at which so many granules
+ * fit, or 0. In a gap [a, b] a piece of n may start in [a, b - n + 1], and the most trailing zeros of a number
+ * in there is the highest bit in which a - 1 and b - n + 1 differ. The best of many gaps is the highest bit of
+ * all these differences ORed together.
  */
 #ifndef MAPFOLD_CORE_NODE_H
 #define MAPFOLD_CORE_NODE_H
@@ -32,7 +34,8 @@
 
 enum {
     LEAF_ROWS = 44,    /* at most, in any format; a multiple of LANES */
-    INNER_FANOUT = 28, /* children of an inner node, at most */
+    INNER_FANOUT = 26, /* children of an inner node, at most */
+    INNER_KEYS = 28,   /* places for keys and rooms: whole blocks of four */
     LANES = 4,
     NO_ROW = 255,
 };
@@ -62,11 +65,11 @@ struct leaf {
 
 struct inner {
     struct slab *memory;
-    uint64_t key[INNER_FANOUT];    /* last granule of the child's last area */
-    uint64_t gap[INNER_FANOUT];    /* granules of the longest gap before an area of the child */
-    void *child[INNER_FANOUT];     /* struct inner, or struct leaf below the lowest of them */
-    uint8_t aligned[INNER_FANOUT]; /* 1 + the best alignment (log2) among those gaps, 0 if there is
-                                      none */
+    uint64_t
+        key[INNER_KEYS]; /* last granule of the child's last area; UINT64_MAX where no child is */
+    uint64_t gap[INNER_FANOUT]; /* granules of the longest gap before an area of the child */
+    uint32_t rooms[INNER_KEYS]; /* of those gaps, lane by lane */
+    void *child[INNER_FANOUT];  /* struct inner, or struct leaf below the lowest of them */
     uint8_t count;
 };
 
@@ -75,7 +78,7 @@ _Static_assert(sizeof(struct inner) <= NODE_BYTES, "an inner node fits a node");
 
 struct summary {
     uint64_t key, gap;
-    uint8_t aligned;
+    uint32_t rooms;
 };
 
 /* Rows that a leaf of a format holds: 736 bytes by the width of a row. */
@@ -158,13 +161,64 @@ static inline struct row leaf_row(const struct leaf *leaf, unsigned i)
                         leaf_delta(leaf, i)};
 }
 
-/* What `aligned` says of the gap [first, last]. */
-static inline uint8_t gap_aligned(uint64_t first, uint64_t last)
+/* ---- rooms: four lanes of a byte, none above 65 ---- */
+
+enum { ROOM_LANES = 4 };
+
+#define ROOM_BYTES UINT32_C(0x01010101)
+#define ROOM_TOPS (ROOM_BYTES << 7)
+
+/* The lengths, log2 of granules. */
+static inline unsigned room_log2(unsigned lane)
 {
-    if (first == 0)
-        return 65;
-    const uint64_t differ = (first - 1) ^ last;
-    return differ ? (uint8_t)(64 - __builtin_clzll(differ)) : 0;
+    static const uint8_t log2[ROOM_LANES] = {0, 1, 4, 9};
+    return log2[lane];
+}
+
+/* The lane to ask for pieces of a length: that of the longest length which is not longer. */
+static inline unsigned room_lane(uint64_t length)
+{
+    unsigned lane = ROOM_LANES - 1;
+    while (length >> room_log2(lane) == 0)
+        lane--;
+    return lane;
+}
+
+static inline unsigned rooms_lane(uint32_t rooms, unsigned lane)
+{
+    return (rooms >> (8 * lane)) & 0xff;
+}
+
+/* The top bits of the lanes in which a is at least b. */
+static inline uint32_t rooms_at_least(uint32_t a, uint32_t b)
+{
+    return ((a | ROOM_TOPS) - b) & ROOM_TOPS;
+}
+
+static inline uint32_t rooms_max(uint32_t a, uint32_t b)
+{
+    const uint32_t mask = (rooms_at_least(a, b) >> 7) * 0xff;
+    return (a & mask) | (b & ~mask);
+}
+
+/* The top bits of the lanes that are not 0 and in which a and b are equal. */
+static inline uint32_t rooms_equal(uint32_t a, uint32_t b)
+{
+    return rooms_at_least(a, b) & rooms_at_least(b, a) & rooms_at_least(a, ROOM_BYTES);
+}
+
+/* The rooms of the gap [first, last]; free of branches, since gaps are what is random in a space. */
+static inline uint32_t gap_rooms(uint64_t first, uint64_t last)
+{
+    uint32_t rooms = 0;
+#pragma GCC unroll 4
+    for (unsigned lane = 0; lane < ROOM_LANES; lane++) {
+        const uint64_t rest = (UINT64_C(1) << room_log2(lane)) - 1;
+        const uint64_t differ = ((first - 1) ^ (last - rest)) | 1;
+        const uint32_t log2 = first == 0 ? 65 : 64 - (uint32_t)__builtin_clzll(differ);
+        rooms |= last - first >= rest ? log2 << (8 * lane) : 0;
+    }
+    return rooms;
 }
 
 /* The first row whose last granule is at or above `granule`; leaf->count if there is none. */
@@ -172,6 +226,13 @@ unsigned leaf_search(const struct leaf *leaf, uint64_t granule);
 
 /* low: the first granule that the leaf covers. */
 struct summary leaf_summary(const struct leaf *leaf, uint64_t low);
+
+/*
+ * The summary of a leaf whose summary was `known` before part of a gap was filled, which was `gap` granules
+ * long and had these rooms: only what that gap alone may have given is looked for anew.
+ */
+struct summary leaf_summary_without(const struct leaf *leaf, uint64_t low, struct summary known,
+                                    uint64_t gap, uint32_t rooms);
 
 /*
  * The first row at or after i whose gap is at least `length` granules; leaf->count if there is

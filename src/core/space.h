@@ -50,7 +50,7 @@ static inline unsigned inner_search(const struct inner *inner, uint64_t granule)
 {
     unsigned at = 0;
 #pragma GCC unroll 6
-    for (unsigned i = 3; i < INNER_FANOUT - 1; i += 4)
+    for (unsigned i = 3; i < INNER_KEYS - 1; i += 4)
         at += inner->key[i] < granule;
     const uint64_t *key = inner->key + 4u * at;
     at = 4 * at + (key[0] < granule) + (key[1] < granule) + (key[2] < granule) + (key[3] < granule);

@@ -59,9 +59,8 @@ static int check_leaf(struct check *check, const struct leaf *leaf, uint64_t low
         if (check_row(check, &row))
             return -1;
         const uint64_t gap = row.first - low;
-        const uint8_t aligned = gap ? gap_aligned(low, row.first - 1) : 0;
         sum->gap = gap > sum->gap ? gap : sum->gap;
-        sum->aligned = aligned > sum->aligned ? aligned : sum->aligned;
+        sum->rooms = rooms_max(sum->rooms, gap ? gap_rooms(low, row.first - 1) : 0);
         sum->key = row.last;
         low = row.last + 1;
     }
@@ -77,9 +76,9 @@ static int check_node(struct check *check, const void *node, unsigned height, ui
     const struct inner *inner = node;
     if (inner->count == 0 || inner->count > INNER_FANOUT)
         return fail(check, "an inner node is empty or overfull");
-    for (unsigned i = inner->count; i < INNER_FANOUT; i++) {
-        if (inner->key[i] != UINT64_MAX)
-            return fail(check, "an unused key is not marked so");
+    for (unsigned i = inner->count; i < INNER_KEYS; i++) {
+        if (inner->key[i] != UINT64_MAX || inner->rooms[i] != 0)
+            return fail(check, "an unused child is not marked so");
     }
     *sum = (struct summary){0};
     for (unsigned i = 0; i < inner->count; i++) {
@@ -90,10 +89,10 @@ static int check_node(struct check *check, const void *node, unsigned height, ui
             return fail(check, "a key is not the end of its child");
         if (child.gap != inner->gap[i])
             return fail(check, "a longest gap is wrong");
-        if (child.aligned != inner->aligned[i])
+        if (child.rooms != inner->rooms[i])
             return fail(check, "a best alignment is wrong");
         sum->gap = child.gap > sum->gap ? child.gap : sum->gap;
-        sum->aligned = child.aligned > sum->aligned ? child.aligned : sum->aligned;
+        sum->rooms = rooms_max(sum->rooms, child.rooms);
         sum->key = child.key;
         low = child.key + 1;
     }

@@ -12,11 +12,11 @@
  *  - A parent's key of a child is the last granule of the child's last area. A child covers the
  *    granules after the key before it, so each gap belongs to the area after it, and an insert
  *    changes no key. What lies behind the last area of all is the tail, which no node knows.
- *  - A parent's gap and alignment of a child are the maxima over the gaps before the child's areas.
+ *  - A parent's gap and rooms of a child are the maxima over the gaps before the child's areas.
  *
- * A search for the lowest fit walks from the left through children whose gap and alignment suffice.
- * The two maxima may come from two gaps, so that a leaf may disappoint; the walk then goes on to
- * the next.
+ * A search for the lowest fit walks from the left through children whose gap and rooms suffice. They
+ * may come from two gaps, and rooms know eight lengths only, so that with an alignment a leaf may
+ * disappoint; the walk then goes on to the next.
  *
  * An operation changes a leaf in place where it can. Where the leaf is full, or its format too
  * narrow, the rows are decoded, changed, and written back to the leaf or to it and one more
@@ -77,24 +77,35 @@ bool space_tail(const struct mf_space *space, uint64_t *first)
 
 struct summary inner_summary(const struct inner *inner)
 {
-    struct summary sum = {.key = inner->key[inner->count - 1]};
-    for (unsigned i = 0; i < inner->count; i++) {
-        sum.gap = inner->gap[i] > sum.gap ? inner->gap[i] : sum.gap;
-        sum.aligned = inner->aligned[i] > sum.aligned ? inner->aligned[i] : sum.aligned;
+    /* Four children at once; children that are not there have rooms 0, and so has what pads them. */
+    typedef uint8_t lanes __attribute__((vector_size(16)));
+    lanes best = {0};
+    uint64_t gap = 0;
+    uint32_t rooms[4];
+    for (unsigned i = 0; i < inner->count; i++)
+        gap = inner->gap[i] > gap ? inner->gap[i] : gap;
+    for (unsigned i = 0; i < INNER_KEYS; i += 4) {
+        lanes four;
+        __builtin_memcpy(&four, &inner->rooms[i], sizeof(four));
+        const lanes more = (lanes)(four > best);
+        best = (four & more) | (best & ~more);
     }
-    return sum;
+    __builtin_memcpy(rooms, &best, sizeof(best));
+    return (struct summary){
+        inner->key[inner->count - 1], gap,
+        rooms_max(rooms_max(rooms[0], rooms[1]), rooms_max(rooms[2], rooms[3]))};
 }
 
 static inline void inner_set(struct inner *inner, unsigned i, struct summary sum)
 {
     inner->key[i] = sum.key;
     inner->gap[i] = sum.gap;
-    inner->aligned[i] = sum.aligned;
+    inner->rooms[i] = sum.rooms;
 }
 
 static inline struct summary inner_get(const struct inner *inner, unsigned i)
 {
-    return (struct summary){inner->key[i], inner->gap[i], inner->aligned[i]};
+    return (struct summary){inner->key[i], inner->gap[i], inner->rooms[i]};
 }
 
 /*
@@ -107,7 +118,7 @@ static void path_publish(struct path *path, unsigned level, struct summary sum)
         struct inner *inner = path->inner[level];
         const unsigned at = (unsigned)path->at[level];
         const struct summary old = inner_get(inner, at);
-        if (old.key == sum.key && old.gap == sum.gap && old.aligned == sum.aligned)
+        if (old.key == sum.key && old.gap == sum.gap && old.rooms == sum.rooms)
             return;
         inner_set(inner, at, sum);
         if (level == 0)
@@ -115,10 +126,10 @@ static void path_publish(struct path *path, unsigned level, struct summary sum)
         const struct summary known =
             inner_get(path->inner[level - 1], (unsigned)path->at[level - 1]);
         if ((sum.gap >= known.gap || old.gap < known.gap) &&
-            (sum.aligned >= known.aligned || old.aligned < known.aligned)) {
+            (rooms_equal(old.rooms, known.rooms) & ~rooms_at_least(sum.rooms, known.rooms)) == 0) {
             sum.key = inner->key[inner->count - 1];
             sum.gap = sum.gap > known.gap ? sum.gap : known.gap;
-            sum.aligned = sum.aligned > known.aligned ? sum.aligned : known.aligned;
+            sum.rooms = rooms_max(sum.rooms, known.rooms);
         } else {
             sum = inner_summary(inner);
         }
@@ -191,7 +202,7 @@ static void inner_insert(struct inner *inner, unsigned i, void *child, struct su
     __builtin_memmove(&inner->key[i + 1], &inner->key[i], sizeof(inner->key[0]) * after);
     __builtin_memmove(&inner->gap[i + 1], &inner->gap[i], sizeof(inner->gap[0]) * after);
     __builtin_memmove(&inner->child[i + 1], &inner->child[i], sizeof(inner->child[0]) * after);
-    __builtin_memmove(&inner->aligned[i + 1], &inner->aligned[i], after);
+    __builtin_memmove(&inner->rooms[i + 1], &inner->rooms[i], sizeof(inner->rooms[0]) * after);
     inner->child[i] = child;
     inner_set(inner, i, sum);
     inner->count++;
@@ -203,8 +214,9 @@ static void inner_erase(struct inner *inner, unsigned i)
     __builtin_memmove(&inner->key[i], &inner->key[i + 1], sizeof(inner->key[0]) * after);
     __builtin_memmove(&inner->gap[i], &inner->gap[i + 1], sizeof(inner->gap[0]) * after);
     __builtin_memmove(&inner->child[i], &inner->child[i + 1], sizeof(inner->child[0]) * after);
-    __builtin_memmove(&inner->aligned[i], &inner->aligned[i + 1], after);
+    __builtin_memmove(&inner->rooms[i], &inner->rooms[i + 1], sizeof(inner->rooms[0]) * after);
     inner->key[inner->count] = UINT64_MAX;
+    inner->rooms[inner->count] = 0;
 }
 
 /* Moves the children from `from` on to the end of another inner node. */
@@ -212,8 +224,10 @@ static void inner_move(struct inner *to, struct inner *inner, unsigned from)
 {
     for (unsigned i = from; i < inner->count; i++)
         inner_insert(to, to->count, inner->child[i], inner_get(inner, i));
-    while (inner->count > from)
+    while (inner->count > from) {
         inner->key[--inner->count] = UINT64_MAX;
+        inner->rooms[inner->count] = 0;
+    }
 }
 
 static struct inner *inner_new(struct mf_space *space)
@@ -221,6 +235,7 @@ static struct inner *inner_new(struct mf_space *space)
     struct inner *inner = node_take(&space->nodes);
     inner->count = 0;
     __builtin_memset(inner->key, 0xff, sizeof(inner->key));
+    __builtin_memset(inner->rooms, 0, sizeof(inner->rooms));
     space->inners++;
     return inner;
 }
@@ -380,19 +395,20 @@ int space_insert_row(struct mf_space *space, struct path *path, const struct row
     struct leaf *leaf = path->leaf;
     const unsigned i = path->row;
     if (leaf && leaf_accepts(leaf, row)) {
-        const bool tail = i == leaf->count;
-        bool stale = tail;
-        if (space->height > 0 && !tail) {
-            const struct inner *parent = path->inner[space->height - 1];
-            const unsigned at = (unsigned)path->at[space->height - 1];
-            const uint64_t gap = path_gap(space, path), next = leaf_first(leaf, i);
-            stale =
-                next - gap == parent->gap[at] || gap_aligned(gap, next - 1) == parent->aligned[at];
-        }
+        const bool behind = i == leaf->count;
+        const uint64_t first = path_gap(space, path);
+        const uint64_t gap = behind ? 0 : leaf_first(leaf, i) - first;
         leaf_insert(leaf, i, row);
         leaf->newest = (uint8_t)i;
-        if (stale && space->height > 0)
-            path_publish(path, space->height, leaf_summary(leaf, path_low(space, path)));
+        if (space->height > 0) {
+            const uint64_t low = path_low(space, path);
+            const struct summary known =
+                inner_get(path->inner[space->height - 1], (unsigned)path->at[space->height - 1]);
+            path_publish(path, space->height,
+                         behind ? leaf_summary(leaf, low)
+                                : leaf_summary_without(leaf, low, known, gap,
+                                                       gap_rooms(first, first + gap - 1)));
+        }
     } else {
         const int error = space_prepare(space, leaf ? 1 : 0);
         if (error)
@@ -435,9 +451,8 @@ void space_erase_rows(struct mf_space *space, struct path *path, unsigned n)
     if (inside) {
         struct summary sum = inner_get(path->inner[parent], (unsigned)path->at[parent]);
         const uint64_t next = leaf_first(leaf, i);
-        const uint8_t aligned = gap_aligned(gap, next - 1);
         sum.gap = next - gap > sum.gap ? next - gap : sum.gap;
-        sum.aligned = aligned > sum.aligned ? aligned : sum.aligned;
+        sum.rooms = rooms_max(sum.rooms, gap_rooms(gap, next - 1));
         path_publish(path, space->height, sum);
         space_join_leaves(space, path);
     } else {
