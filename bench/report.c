@@ -90,9 +90,9 @@ static void print_row(const struct bench *bench, FILE *out, const struct bench_r
         fprintf(out, " %7s", "-");
     if (row->kernel_maps)
         fprintf(out, " %11llu", (unsigned long long)row->kernel_maps);
-    else if (row->note[0])
-        fprintf(out, " %11s", "-");
-    fprintf(out, "%s%s\n", row->note[0] ? "  " : "", row->note);
+    if (row->note[0])
+        fprintf(out, "\n  %9s  %-9s %s", "", "", row->note);
+    fputc('\n', out);
 }
 
 void bench_print_by_n(const struct bench *bench, FILE *out, const char *workload, const char *title)
