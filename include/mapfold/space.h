@@ -107,7 +107,7 @@ MF_PUBLIC void mf_space_destroy(struct mf_space *space);
  * to the allocator.
  * 0, -ENOMEM, -EINVAL (more than 2^32).
  */
-MF_PUBLIC int mf_space_reserve(struct mf_space *space, size_t operations);
+MF_PUBLIC int mf_space_reserve(struct mf_space *space, uint64_t operations);
 
 /*
  * Finds where a piece fits and writes its start; the space is not changed.

@@ -119,9 +119,9 @@ void *node_take(struct nodes *nodes)
     return node;
 }
 
-void node_give(struct nodes *nodes, void *memory)
+void node_give(struct nodes *nodes, void *taken)
 {
-    struct free_node *node = memory;
+    struct free_node *node = taken;
     struct slab *slab = node->slab;
     node->next = slab->freed;
     slab->freed = node;

@@ -40,7 +40,7 @@ int nodes_require(struct nodes *nodes, uint64_t count);
 /* Takes a ready node; its first word tells its block and is not the caller's. */
 void *node_take(struct nodes *nodes);
 
-void node_give(struct nodes *nodes, void *node);
+void node_give(struct nodes *nodes, void *taken);
 
 /* Gives back the blocks that are wholly free, as far as `keep` allows. */
 void nodes_trim(struct nodes *nodes);

@@ -98,7 +98,7 @@ void mf_space_destroy(struct mf_space *space)
     alloc->free(alloc->context, space, SLAB_MIN);
 }
 
-int mf_space_reserve(struct mf_space *space, size_t operations)
+int mf_space_reserve(struct mf_space *space, uint64_t operations)
 {
     if (operations > UINT64_C(1) << 32)
         return -MF_EINVAL;
