@@ -17,11 +17,11 @@
  * aligned. A child covers the granules after the key before it (`low` below) up to its own key, so
  * that an insert changes no key, only a gap. The gap after the last area of all belongs to no node.
  *
- * How well a gap is aligned depends on how much of it must be left behind the aligned place. `rooms` says it
- * for four lengths, a byte each: 1 + the log2 of the best alignment at which so many granules
- * fit, or 0. In a gap [a, b] a piece of n may start in [a, b - n + 1], and the most trailing zeros of a number
- * in there is the highest bit in which a - 1 and b - n + 1 differ. The best of many gaps is the highest bit of
- * all these differences ORed together.
+ * How well a gap is aligned depends on how much of it must be left behind the aligned place.
+ * `rooms` says it for four lengths, a byte each: 1 + the log2 of the best alignment at which so
+ * many granules fit, or 0. In a gap [a, b] a piece of n may start in [a, b - n + 1], and the most
+ * trailing zeros of a number in there is the highest bit in which a - 1 and b - n + 1 differ. The
+ * best of many gaps is the highest bit of all these differences ORed together.
  */
 #ifndef MAPFOLD_CORE_NODE_H
 #define MAPFOLD_CORE_NODE_H
@@ -207,7 +207,9 @@ static inline uint32_t rooms_equal(uint32_t a, uint32_t b)
     return rooms_at_least(a, b) & rooms_at_least(b, a) & rooms_at_least(a, ROOM_BYTES);
 }
 
-/* The rooms of the gap [first, last]; free of branches, since gaps are what is random in a space. */
+/*
+ * The rooms of the gap [first, last]; free of branches, since gaps are what is random in a space.
+ */
 static inline uint32_t gap_rooms(uint64_t first, uint64_t last)
 {
     uint32_t rooms = 0;
@@ -228,8 +230,8 @@ unsigned leaf_search(const struct leaf *leaf, uint64_t granule);
 struct summary leaf_summary(const struct leaf *leaf, uint64_t low);
 
 /*
- * The summary of a leaf whose summary was `known` before part of a gap was filled, which was `gap` granules
- * long and had these rooms: only what that gap alone may have given is looked for anew.
+ * The summary of a leaf whose summary was `known` before part of a gap was filled, which was `gap`
+ * granules long and had these rooms: only what that gap alone may have given is looked for anew.
  */
 struct summary leaf_summary_without(const struct leaf *leaf, uint64_t low, struct summary known,
                                     uint64_t gap, uint32_t rooms);

@@ -2,7 +2,10 @@
 #include "core/space.h"
 #include "core/error.h"
 
-/* The interface: what is asked is checked, put into granules, and done with what tree.c and fit.c offer. */
+/*
+ * The interface: what is asked is checked, put into granules, and done with what tree.c and fit.c
+ * offer.
+ */
 
 /* Whether two rows that touch are one area. No length could say an area of all 2^64 bytes. */
 static bool rows_merge(const struct mf_space *space, const struct row *left,

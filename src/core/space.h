@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What a space is inside: shared by tree.c, fit.c, space.c and space_check.c; tree.c tells the invariants. */
+/*
+ * What a space is inside: shared by tree.c, fit.c, space.c and space_check.c; tree.c tells the
+ * invariants.
+ */
 #ifndef MAPFOLD_CORE_SPACE_H
 #define MAPFOLD_CORE_SPACE_H
 
@@ -22,7 +25,10 @@ struct mf_space {
     struct nodes nodes;
 };
 
-/* How a leaf was reached: inner[0] is the root, at[] the child taken in each; row is a place in the leaf. */
+/*
+ * How a leaf was reached: inner[0] is the root, at[] the child taken in each; row is a place in the
+ * leaf.
+ */
 struct path {
     struct inner *inner[MAX_HEIGHT];
     int8_t at[MAX_HEIGHT];
@@ -42,9 +48,9 @@ static inline void prefetch_node(const void *node)
 }
 
 /*
- * The first child whose key is at or above the granule, or the last child. First the block of four, then the
- * key in it, without branches: all lines of the keys are waited for at once. Keys behind the last are
- * UINT64_MAX.
+ * The first child whose key is at or above the granule, or the last child. First the block of four,
+ * then the key in it, without branches: all lines of the keys are waited for at once. Keys behind
+ * the last are UINT64_MAX.
  */
 static inline unsigned inner_search(const struct inner *inner, uint64_t granule)
 {
@@ -80,10 +86,15 @@ struct summary inner_summary(const struct inner *inner);
 
 /* ---- tree.c: memory ---- */
 
-/* Leaves that one operation may split: retag, at both ends and where it merges with what lies beside. */
+/*
+ * Leaves that one operation may split: retag, at both ends and where it merges with what lies
+ * beside.
+ */
 enum { SPLITS = 4 };
 
-/* Makes ready all nodes that an operation may take which splits up to `leaves` leaves. 0, -ENOMEM. */
+/*
+ * Makes ready all nodes that an operation may take which splits up to `leaves` leaves. 0, -ENOMEM.
+ */
 int space_prepare(struct mf_space *space, uint64_t leaves);
 
 /* Nodes that the next `operations` operations may take. */
@@ -102,7 +113,9 @@ void space_use_reserve(struct mf_space *space, uint64_t operations);
 void space_rewrite(struct mf_space *space, struct path *path, const struct row *rows,
                    unsigned count, int newest);
 
-/* Gives the path's area new bounds within the gaps beside it. Nodes must be ready where they grow. */
+/*
+ * Gives the path's area new bounds within the gaps beside it. Nodes must be ready where they grow.
+ */
 void space_set_bounds(struct mf_space *space, struct path *path, uint64_t first, uint64_t last);
 
 /* Inserts a row before the path's, in the gap there, whatever its neighbours. 0, -ENOMEM. */

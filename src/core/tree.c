@@ -7,16 +7,16 @@
  *       leaf: [10-1f] [60-6f] [90-9f]           leaf: [a0-af] [d0-ff]         tail: from 100
  *        gaps:  10      40      20                      0       20
  *
- * Invariants, which space_check() tests:
- *  - Leaves are not empty; areas ascend and do not overlap; two that could merge do not touch.
- *  - A parent's key of a child is the last granule of the child's last area. A child covers the
- *    granules after the key before it, so each gap belongs to the area after it, and an insert
- *    changes no key. What lies behind the last area of all is the tail, which no node knows.
- *  - A parent's gap and rooms of a child are the maxima over the gaps before the child's areas.
+ * Invariants, which space_check() tests: - Leaves are not empty; areas ascend and do not overlap;
+ * two that could merge do not touch. - A parent's key of a child is the last granule of the child's
+ * last area. A child covers the granules after the key before it, so each gap belongs to the area
+ * after it, and an insert changes no key. What lies behind the last area of all is the tail, which
+ * no node knows. - A parent's gap and rooms of a child are the maxima over the gaps before the
+ * child's areas.
  *
- * A search for the lowest fit walks from the left through children whose gap and rooms suffice. They
- * may come from two gaps, and rooms know eight lengths only, so that with an alignment a leaf may
- * disappoint; the walk then goes on to the next.
+ * A search for the lowest fit walks from the left through children whose gap and rooms suffice.
+ * They may come from two gaps, and rooms know eight lengths only, so that with an alignment a leaf
+ * may disappoint; the walk then goes on to the next.
  *
  * An operation changes a leaf in place where it can. Where the leaf is full, or its format too
  * narrow, the rows are decoded, changed, and written back to the leaf or to it and one more
@@ -77,7 +77,9 @@ bool space_tail(const struct mf_space *space, uint64_t *first)
 
 struct summary inner_summary(const struct inner *inner)
 {
-    /* Four children at once; children that are not there have rooms 0, and so has what pads them. */
+    /*
+     * Four children at once; children that are not there have rooms 0, and so has what pads them.
+     */
     typedef uint8_t lanes __attribute__((vector_size(16)));
     lanes best = {0};
     uint64_t gap = 0;
@@ -340,7 +342,9 @@ static void space_join_leaves(struct mf_space *space, struct path *path)
 
 /* ---- changing a leaf; the path is void afterwards ---- */
 
-/* `newest`: see space.h. The leaf is the left part; what does not fit goes to a new one behind it. */
+/*
+ * `newest`: see space.h. The leaf is the left part; what does not fit goes to a new one behind it.
+ */
 void space_rewrite(struct mf_space *space, struct path *path, const struct row *rows,
                    unsigned count, int newest)
 {
