@@ -3,8 +3,8 @@
  * The address space as a picture. Maps fill a millionth of it, so it is cut at its largest gaps into
  * bands, each drawn to a scale of its own from its first map to its last:
  *
- *      bars    how many maps begin in each column, as a logarithm, coloured by the commonest cause
- *      strip   what fills the column, by address space
+ *      bars    how many maps begin in each column, as a logarithm, parted by cause
+ *      strip   what fills the column, parted by address space
  *
  * It is written as SVG directly: these are rectangles at addresses, of which gnuplot's axes, doubles
  * after all, cannot tell two neighbours apart. The picture is made in memory first, so that no end
@@ -114,40 +114,53 @@ static void fill_columns(const struct inspection *inspection, const struct band 
     }
 }
 
-/* The cause with most maps, or with most bytes; CAUSES: there is nothing. */
-static int main_cause(const struct column *column, bool bytes)
+/* Where a cause lies in a column: parts of its height below it, and its own part. */
+struct slice {
+    double below, height;
+};
+
+static struct slice slice_of_bytes(const struct column *column, int cause)
 {
-    int most = CAUSES;
-    uint64_t best = 0;
+    double below = 0, all = 0;
     for (int i = 0; i < CAUSES; i++) {
-        const uint64_t value = bytes ? column->bytes[i] : column->maps[i];
-        if (value > best) {
-            best = value;
-            most = i;
-        }
+        below += i < cause ? (double)column->bytes[i] : 0;
+        all += (double)column->bytes[i];
     }
-    return most;
+    if (all <= 0)
+        return (struct slice){0, 0};
+    return (struct slice){below / all, (double)column->bytes[cause] / all};
 }
 
-static void draw_strip(FILE *out, const struct column *columns, int y, int cause)
+static struct slice slice_of_maps(const struct column *column, int cause, double most)
 {
-    for (int c = 0; c < COLUMNS;) {
-        int end = c;
-        while (end < COLUMNS && main_cause(&columns[end], true) == cause)
-            end++;
-        if (end > c)
-            fprintf(out, "M%d %dh%dv%dh-%dz", LEFT + c, y, end - c, STRIP, end - c);
-        c = end > c ? end : c + 1;
-    }
+    if (column->maps[cause] == 0)
+        return (struct slice){0, 0};
+    double below = 0;
+    for (int i = 0; i < cause; i++)
+        below += column->maps[i];
+    const double whole = log1p(column->all) / log1p(most) / column->all;
+    return (struct slice){below * whole, column->maps[cause] * whole};
 }
 
-static void draw_bars(FILE *out, const struct column *columns, int y, int cause, double most)
+/* most: the most maps of a column, for bars; 0: the strip. Equal neighbours are one rectangle. */
+static void draw_slices(FILE *out, const struct column *columns, int base, int cause, double most)
 {
-    for (int c = 0; c < COLUMNS; c++) {
-        if (main_cause(&columns[c], false) != cause)
+    const double room = most > 0 ? BARS : STRIP;
+    struct slice now = {0, 0};
+    int first = 0;
+    for (int c = 0; c <= COLUMNS; c++) {
+        struct slice next = {0, 0};
+        if (c < COLUMNS)
+            next = most > 0 ? slice_of_maps(&columns[c], cause, most)
+                            : slice_of_bytes(&columns[c], cause);
+        if (c < COLUMNS && fabs(next.below - now.below) < 1e-3 &&
+            fabs(next.height - now.height) < 1e-3)
             continue;
-        const double height = BARS * log1p(columns[c].all) / log1p(most);
-        fprintf(out, "M%d %dh1v-%.1fh-1z", LEFT + c, y, height);
+        if (now.height > 0)
+            fprintf(out, "M%d %.1fh%dv-%.1fh-%dz", LEFT + first, base - now.below * room, c - first,
+                    now.height * room, c - first);
+        now = next;
+        first = c;
     }
 }
 
@@ -177,8 +190,8 @@ static void draw_band(const struct inspection *inspection, FILE *out, const stru
             COLUMNS);
     for (int cause = 0; cause < CAUSES; cause++) {
         fprintf(out, "<path fill='%s' d='", colours[cause]);
-        draw_bars(out, columns, base, cause, most);
-        draw_strip(out, columns, base, cause);
+        draw_slices(out, columns, base, cause, most);
+        draw_slices(out, columns, base + STRIP, cause, 0);
         fputs("'/>\n", out);
     }
 }

@@ -58,7 +58,7 @@ static void print_wrapped(const char *text, const char *first, const char *inden
 
 static void print_head(const struct inspection *inspection)
 {
-    char used[32], limit[32], left[32];
+    char used[32], limit[32], left[32], text[200];
     char *name = inspection->process.pid
                      ? printable(inspection->process.command, strlen(inspection->process.command))
                      : printable(inspection->path, strlen(inspection->path));
@@ -73,11 +73,16 @@ static void print_head(const struct inspection *inspection)
     /* The kernel refuses a map when it has more than the limit already. */
     const uint64_t most = inspection->limit + 1;
     if (inspection->count >= most)
-        puts("It is at the limit: the next map, or split of one, fails with ENOMEM.");
+        snprintf(text, sizeof(text),
+                 "It is at the limit: the next map, or split of one, fails with ENOMEM.");
     else
-        printf("%s more, then mmap, mprotect and the like fail with ENOMEM%s.\n",
-               format_count(most - inspection->count, left),
-               inspection->limit_guessed ? " (if the limit is this machine's: --limit N)" : "");
+        snprintf(text, sizeof(text),
+                 "%s more, then mmap, mprotect and the like fail with ENOMEM%s.",
+                 format_count(most - inspection->count, left),
+                 inspection->limit_guessed
+                     ? " (by this machine's limit; --limit N gives the one they were saved under)"
+                     : "");
+    print_wrapped(text, "", "");
 }
 
 static void print_causes(const struct inspection *inspection)
@@ -167,9 +172,9 @@ static void print_fold(const struct inspection *inspection)
                        "nothing: no file has 8 maps of one kind");
     } else {
         at += snprintf(
-            text + at, sizeof(text) - (size_t)at, "%s would become %s extents",
+            text + at, sizeof(text) - (size_t)at, "%s would become %s extent%s",
             format_count(fold->pieces - fold->early - fold->copied - fold->too_deep, pieces),
-            format_count(fold->extents, extents));
+            format_count(fold->extents, extents), fold->extents == 1 ? "" : "s");
         if (fold->copied + fold->spared > 0)
             at += snprintf(text + at, sizeof(text) - (size_t)at, ", %s be copied to %s",
                            format_count(fold->copied + fold->spared, pieces),
