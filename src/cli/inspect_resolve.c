@@ -37,7 +37,8 @@ static enum identity identify(const char *root, const char *name, size_t length,
     /* What is cached is enough, and does not wait for a server. */
     if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC, STATX_INO,
               &status) != 0)
-        return errno == ENOENT || errno == ENOTDIR ? IS_OTHER : IS_UNKNOWN;
+        /* Too long a name is not that of the path, which fits, but of a file that cannot be. */
+        return errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG ? IS_OTHER : IS_UNKNOWN;
     if (status.stx_ino != line->inode)
         return IS_OTHER;
     return status.stx_dev_major == line->major && status.stx_dev_minor == line->minor ? IS_FILE

@@ -429,17 +429,12 @@ static void advice_is_nothing_below_half_of_the_limit(void **state)
 static void advice_is_that_neither_helps_at_a_limit_that_is_high_already(void **state)
 {
     (void)state;
-    struct inspection inspection = {.limit = 1 << 20};
-    struct script script;
-    script_begin(&script);
-    for (int i = 0; i < 600000; i++)
-        add(&script, "%lx-%lx %s 00000000 00:00 0 ", 0x7f0000000000 + i * 0x1000L,
-            0x7f0000001000 + i * 0x1000L, i % 2 ? "rw-p" : "---p");
-    script_run(&script, &inspection);
+    struct inspection inspection = {.limit = 1 << 20, .count = 600000, .split_ranges = 1};
+    inspection.causes[CAUSE_SPLIT].maps = inspection.fold.after = inspection.count;
+    inspection_advise(&inspection);
     assert_int_equal(inspection.advice_count, 2);
     assert_int_equal(inspection.advice[0].action, ACT_PROGRAM);
     assert_int_equal(inspection.advice[1].action, ACT_PROGRAM);
-    inspection_destroy(&inspection);
 }
 
 static void names_are_bounded_whatever_their_length_and_number(void **state)
