@@ -19,12 +19,11 @@ static bool begins_with(const char *text, size_t length, const char *prefix)
     return length >= n && memcmp(text, prefix, n) == 0;
 }
 
-/* Kernel addresses that some architectures show in every process; they are no maps of it. */
+/* Pages of the kernel that x86-64 and 32-bit arm show in every process; they are no maps of it. By
+ * name: on other machines such high addresses are a program's own. */
 static bool is_gate(const struct map_line *line)
 {
-    const uint64_t kernel_half = UINT64_C(1) << 63;
-    return line->start >= kernel_half ||
-           (line->name_length == 10 && memcmp(line->name, "[vsyscall]", 10) == 0) ||
+    return (line->name_length == 10 && memcmp(line->name, "[vsyscall]", 10) == 0) ||
            (line->name_length == 9 && memcmp(line->name, "[vectors]", 9) == 0);
 }
 

@@ -55,7 +55,7 @@ static bool make_room(struct names *names, size_t length)
         names->names = more;
         names->room = room;
     }
-    if (names->text_room - names->text_used < length) {
+    if (!names->text || names->text_room - names->text_used < length) {
         const size_t room = 2 * names->text_room + length + 4096;
         char *more = realloc(names->text, room);
         if (!more)

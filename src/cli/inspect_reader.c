@@ -45,7 +45,7 @@ static int ask(struct maps_reader *reader, struct query *query)
     for (;;) {
         if (ioctl(reader->fd, MAPS_QUERY, query) == 0)
             return 0;
-        if (errno != EINTR && errno != EAGAIN)
+        if (errno != EINTR)
             return -errno;
     }
 }
