@@ -166,13 +166,15 @@ static void print_fold(const struct inspection *inspection)
     char text[700], pieces[32], after[32], extents[32], all[32];
     const uint64_t maps =
         inspection->causes[CAUSE_FILE].maps + inspection->causes[CAUSE_DELETED].maps;
-    int at = snprintf(text, sizeof(text), "of %s maps of files ", format_count(maps, all));
+    int at = 0;
     if (fold->pieces == 0 && fold->spared == 0) {
-        at += snprintf(text + at, sizeof(text) - (size_t)at,
-                       "nothing: no file has 8 maps of one kind");
+        at = snprintf(text, sizeof(text), "nothing to fold: %s",
+                      maps == 0 ? "no map is of a file, other than executables"
+                                : "no file has 8 maps of one sharing and protection");
     } else {
-        at += snprintf(
-            text + at, sizeof(text) - (size_t)at, "%s would become %s extent%s",
+        at = snprintf(
+            text, sizeof(text), "of %s maps of files %s would become %s extent%s",
+            format_count(maps, all),
             format_count(fold->pieces - fold->early - fold->copied - fold->too_deep, pieces),
             format_count(fold->extents, extents), fold->extents == 1 ? "" : "s");
         if (fold->copied + fold->spared > 0)
