@@ -266,7 +266,7 @@ size_t top_names(const struct inspection *inspection, bool suffixes, uint32_t *t
  * become \ooo. Memory of the caller's, or NULL. */
 char *printable(const char *text, size_t length);
 char *printable_name(const struct inspection *inspection, uint32_t name);
-char *printable_file(const struct inspection *inspection, uint32_t file);
+char *printable_file(const struct inspection *inspection, uint32_t number);
 
 void inspection_print(const struct inspection *inspection);
 int inspection_print_json(const struct inspection *inspection);

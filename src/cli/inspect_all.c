@@ -167,7 +167,7 @@ int inspect_all(const struct inspect_options *options)
 {
     struct ranking ranking = {0};
     int status = CLI_FAILURE;
-    if (list_processes(&ranking)) {
+    if (list_processes(&ranking) && ranking.count > 0) {
         status = CLI_OK;
         for (size_t i = 0; i < ranking.count; i++) {
             look(options, &ranking.rows[i]);

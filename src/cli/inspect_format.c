@@ -117,7 +117,7 @@ char *printable_file(const struct inspection *inspection, uint32_t number)
 static size_t rank(uint32_t *top, uint64_t *counts, size_t there, size_t most, uint32_t number,
                    uint64_t count)
 {
-    if (count == 0 || (there == most && count <= counts[most - 1]))
+    if (count == 0 || most == 0 || (there == most && count <= counts[most - 1]))
         return there;
     size_t at = there < most ? there : most - 1;
     for (; at > 0 && counts[at - 1] < count; at--) {
@@ -131,7 +131,7 @@ static size_t rank(uint32_t *top, uint64_t *counts, size_t there, size_t most, u
 
 size_t top_files(const struct inspection *inspection, uint32_t *top, size_t most)
 {
-    uint64_t counts[TOP_FILES];
+    uint64_t counts[TOP_FILES] = {0};
     size_t there = 0;
     for (uint32_t i = 0; i < inspection->file_count; i++) {
         if (!inspection->files[i].executable)
@@ -142,7 +142,7 @@ size_t top_files(const struct inspection *inspection, uint32_t *top, size_t most
 
 size_t top_names(const struct inspection *inspection, bool suffixes, uint32_t *top, size_t most)
 {
-    uint64_t counts[TOP_FILES];
+    uint64_t counts[TOP_FILES] = {0};
     size_t there = 0;
     for (uint32_t i = 0; i < inspection->names.count; i++) {
         const struct name *name = &inspection->names.names[i];
