@@ -65,7 +65,9 @@ static bool list_processes(struct ranking *ranking)
     closedir(directory);
     if (!good)
         cli_error("cannot list the processes in /proc: %s", strerror(ENOMEM));
-    return good;
+    else if (ranking->count == 0)
+        cli_error("cannot list the processes: /proc shows none; is it mounted?");
+    return good && ranking->count > 0;
 }
 
 static void look(const struct inspect_options *options, struct row *row)
@@ -167,7 +169,7 @@ int inspect_all(const struct inspect_options *options)
 {
     struct ranking ranking = {0};
     int status = CLI_FAILURE;
-    if (list_processes(&ranking) && ranking.count > 0) {
+    if (list_processes(&ranking) && ranking.rows) {
         status = CLI_OK;
         for (size_t i = 0; i < ranking.count; i++) {
             look(options, &ranking.rows[i]);
