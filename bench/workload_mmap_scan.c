@@ -444,17 +444,21 @@ static void close_growth(const struct bench *bench, FILE *out, bool grew)
 {
     const struct scenario *grow = &scenarios[0];
     const char *separator = grew ? "Grew, from 10,000 live on:" : "Flat:";
-    bool any = false;
+    int column = 0;
     for (size_t i = 0; i < COLUMNS; i++) {
         uint64_t at = 0;
         const double factor = grown(bench, grow, columns[i].name, &at);
         if (factor <= 0 || (factor >= GREW) != grew)
             continue;
-        fprintf(out, "%s %s %.1fx at %" PRIu64, separator, columns[i].name, factor, at);
+        if (column > 70) {
+            fputs(",\n ", out);
+            separator = "";
+            column = 1;
+        }
+        column += fprintf(out, "%s %s %.1fx at %" PRIu64, separator, columns[i].name, factor, at);
         separator = ",";
-        any = true;
     }
-    fputs(any ? ".\n" : "", out);
+    fputs(column > 0 ? ".\n" : "", out);
 }
 
 /* How much the slowest 5,000 took longer than the fastest, once the window was full. */

@@ -293,9 +293,11 @@ static bool compare_answers(struct pair *pair, const struct op *op, const struct
  * where they meet: the reference follows. */
 static void follow_halves(struct pair *pair)
 {
-    struct mf_area *lower = pair->model.areas, *upper = lower + 1;
     struct mf_area got[2];
-    if (pair->model.count != 2 || lower->length + upper->length != 0 || lower->tag != upper->tag ||
+    if (pair->model.count != 2)
+        return;
+    struct mf_area *lower = pair->model.areas, *upper = lower + 1;
+    if (lower->length + upper->length != 0 || lower->tag != upper->tag ||
         lower->delta != upper->delta || !(lower->tag & MF_TAG_MERGE) ||
         mf_space_next(pair->space, 0, &got[0]) != 0 || got[0].start != 0 ||
         mf_space_next(pair->space, got[0].length, &got[1]) != 0)
