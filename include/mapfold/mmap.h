@@ -101,6 +101,7 @@ struct mf_map_options {
     uint32_t promote_pieces; /* live pieces of a kind at which an extent is made; default 8 */
     uint32_t max_depth;      /* extents of a kind that hold overlapping pieces; default 16, and
                                 more as long as each holds many */
+    unsigned char explain;   /* say on stderr why the first mapping of each kind was passed */
     unsigned char timed;     /* measure the time spent in mf_mmap and mf_munmap */
     unsigned char off;       /* pass everything to the kernel, only count */
     unsigned char strict;    /* unmapped memory faults at once; costs a kernel map each */

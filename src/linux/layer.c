@@ -35,9 +35,23 @@ uint64_t layer_now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
+static void explain(enum mf_pass_reason reason)
+{
+    static const char before[] = "mapfold: mappings are left to the kernel: ";
+    const char *why = mf_pass_reason_text(reason);
+    char text[160];
+    const size_t length = __builtin_strlen(why);
+    __builtin_memcpy(text, before, sizeof(before) - 1);
+    __builtin_memcpy(text + sizeof(before) - 1, why, length);
+    text[sizeof(before) - 1 + length] = '\n';
+    sys_write(2, text, sizeof(before) + length);
+}
+
 void layer_pass(enum mf_pass_reason reason)
 {
     layer_count(&layer.stats.passed[reason]);
+    if (layer.options.explain && layer.stats.passed[reason] == 1)
+        explain(reason);
 }
 
 enum entry layer_enter(void)
