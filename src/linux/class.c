@@ -160,7 +160,11 @@ struct class *class_get(const struct request *request)
 /* Gives a class up, if nothing holds it. */
 void class_put(struct class *class)
 {
-    if (class->held || class->extents != NULL || class->plain != 0 || class->copied != 0)
+    if (class->held)
+        return;
+    if (class->copied == 0 && class->original != NULL)
+        extent_destroy(class->original);
+    if (class->extents != NULL || class->plain != 0 || class->copied != 0)
         return;
     uint32_t *link = chain_of_class(class);
     while (*link != class->id + 1)
@@ -174,6 +178,10 @@ void class_put(struct class *class)
 void class_forget_extent(struct extent *extent)
 {
     struct class *class = class_of(extent->class);
+    if (extent->original) {
+        class->original = NULL;
+        return;
+    }
     struct extent **link = &class->extents;
     while (*link != extent)
         link = &(*link)->deeper;

@@ -193,12 +193,12 @@ static void live_ends(struct extent *extent, const struct mf_area *area)
 {
     extent->live_bytes -= area->length;
     layer.stats.live_bytes -= area->length;
-    if (extent->class == NO_CLASS) {
-        struct class *class = class_of(tag_class(area->tag));
-        class->copied -= area->length;
-        layer.stats.copies_live_bytes -= area->length;
-        class_put(class);
-    }
+    if (extent->class != NO_CLASS)
+        return;
+    struct class *class = class_of(tag_class(area->tag));
+    class->copied -= area->length;
+    layer.stats.copies_live_bytes -= area->length;
+    class_put(class);
 }
 
 /*
@@ -244,6 +244,8 @@ static int area_release(struct extent *extent, const struct mf_area *area)
     live_ends(extent, area);
     if (may_be_private)
         dirty_add(extent, area->start, area_end(area));
+    if (extent->class == NO_CLASS)
+        copy_freed(extent, area->length);
     return 0;
 }
 
@@ -319,43 +321,58 @@ static int extent_punch(struct extent *extent, uintptr_t start, uintptr_t end)
     return 0;
 }
 
+/* What lies at from, and where that ends (or something else may begin). */
+static struct run piece_at(uintptr_t from, uintptr_t end)
+{
+    struct run run = {from, end, false, false};
+    const struct extent *extent = extent_at_or_above(from);
+    if (extent == NULL || extent->start >= end)
+        return run;
+    struct mf_area area;
+    if (extent->start > from) {
+        run.end = extent->start;
+    } else if (mf_space_next(extent->live, from, &area) != 0) {
+        run.hole = true;
+        run.end = extent_end(extent);
+    } else if (area.start > from) {
+        run.hole = true;
+        run.end = area.start;
+    } else {
+        run.hole = tag_state(&area) == STATE_PENDING;
+        run.copied = extent->class == NO_CLASS && tag_state(&area) == STATE_LIVE;
+        run.end = area_end(&area);
+    }
+    run.end = min_address(run.end, end);
+    return run;
+}
+
 struct run run_at(uintptr_t from, uintptr_t end)
 {
-    struct run run = {from, from, false};
-    bool first = true;
+    struct run run = piece_at(from, end);
     while (run.end < end) {
-        const struct extent *extent = extent_at_or_above(run.end);
-        uintptr_t to = end;
-        bool hole = false;
-        if (extent != NULL && extent->start < end) {
-            struct mf_area area;
-            if (extent->start > run.end)
-                to = extent->start;
-            else if (mf_space_next(extent->live, run.end, &area) != 0) {
-                hole = true;
-                to = extent_end(extent);
-            } else if (area.start > run.end) {
-                hole = true;
-                to = area.start;
-            } else {
-                hole = tag_state(&area) == STATE_PENDING;
-                to = area_end(&area);
-            }
-        }
-        if (first)
-            run.hole = hole;
-        else if (hole != run.hole)
+        const struct run next = piece_at(run.end, end);
+        if (next.hole != run.hole || next.copied != run.copied)
             break;
-        first = false;
-        run.end = min_address(to, end);
+        run.end = next.end;
     }
     return run;
 }
 
+/* Up to where [start, end) is visible, copied or not. */
+uintptr_t visible_end(uintptr_t start, uintptr_t end)
+{
+    while (start < end) {
+        const struct run run = run_at(start, end);
+        if (run.hole)
+            break;
+        start = run.end;
+    }
+    return start;
+}
+
 bool range_has_hole(uintptr_t start, uintptr_t end)
 {
-    const struct run run = run_at(start, end);
-    return run.hole || run.end < end;
+    return visible_end(start, end) < end;
 }
 
 /* Does what to the part of each extent that lies in the range; stops at the first error. */
@@ -378,7 +395,8 @@ static int range_each(uintptr_t start, uintptr_t end,
 /* When the last piece of an extent goes, the extent goes, or lingers. */
 static void extent_check_idle(struct extent *extent)
 {
-    if (extent->class == NO_CLASS || extent->live_bytes != 0 || extent->idle_since != 0)
+    if (extent->class == NO_CLASS || extent->original || extent->live_bytes != 0 ||
+        extent->idle_since != 0)
         return;
     if (layer.options.linger_ms == 0) {
         extent_destroy(extent);

@@ -73,6 +73,7 @@ struct extent {
     uint32_t class; /* NO_CLASS: an arena */
     int protection;
     bool shared;
+    bool original;         /* nothing is handed out of it: see copy.c */
     struct extent *deeper; /* of the same class */
     uint64_t idle_since;   /* when the last piece went (ms), if it lingers; else 0 */
 };
@@ -90,6 +91,8 @@ struct class
     uint32_t depth;           /* extents */
     uint32_t carved, changed; /* pieces since it was promoted, and how many changes to parts */
     struct extent *extents;
+    struct extent *original;
+    bool original_refused;
     uint64_t copied; /* live bytes of copies */
 };
 
@@ -174,9 +177,11 @@ void extent_settle(struct extent *extent, uintptr_t start, uintptr_t end);
 struct run {
     uintptr_t start, end;
     bool hole;
+    bool copied;
 };
-/* The part of [from, end) that begins at from and is visible, or a hole, as a whole. */
+/* The part of [from, end) that begins at from and is a hole, or copied, or neither, as a whole. */
 struct run run_at(uintptr_t from, uintptr_t end);
+uintptr_t visible_end(uintptr_t start, uintptr_t end);
 bool range_has_hole(uintptr_t start, uintptr_t end);
 int range_mark_changed(uintptr_t start, uintptr_t end, uint64_t bits);
 int range_make_foreign(uintptr_t start, uintptr_t end);
@@ -201,7 +206,18 @@ enum mf_pass_reason identity_foldable(int fd, bool any_file_system);
 
 /* reopen.c: an extent from a description of our own */
 bool limits_forbid_private(void);
+size_t address_space_left(void);
 enum mf_pass_reason reopen_map(const struct request *request, uintptr_t *start, size_t *length);
+
+/* copy.c */
+bool copy_wanted(const struct class *class, const struct request *request,
+                 enum mf_pass_reason reason);
+int copy_place(struct class *class, const struct request *request, uintptr_t *address);
+int copy_fill(const struct request *request, uintptr_t address); /* needs no lock */
+void copy_freed(struct extent *extent, uint64_t length);
+void copy_keep_original(struct class *class, const struct request *request);
+void copy_refresh(uintptr_t start, uintptr_t end);
+long copy_grow(uintptr_t start, size_t old_length, size_t new_length);
 
 /* class.c */
 struct class *class_of(uint32_t id);

@@ -103,10 +103,34 @@ static long map_plainly(const struct request *request, size_t length, enum mf_pa
     return result;
 }
 
+static void count_piece(void)
+{
+    if (++layer.stats.live_pieces > layer.stats.peak_live_pieces)
+        layer.stats.peak_live_pieces = layer.stats.live_pieces;
+}
+
+/* Fills the place of a copy. Its address, or 0 if the file cannot be read so: it is given back. */
+static uintptr_t copy_finish(const struct request *request, uintptr_t address)
+{
+    const int result = copy_fill(request, address);
+    if (layer_enter() != ENTER_LOCKED)
+        return result == 0 ? address : 0;
+    if (result == 0) {
+        layer.stats.copied++;
+        layer.stats.copied_bytes += request->length;
+        count_piece();
+    } else {
+        range_release(address, address + request->length);
+    }
+    layer_leave();
+    return result == 0 ? address : 0;
+}
+
 /* An identified request. The address, or 0 and why the kernel should have it. */
 static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *reason)
 {
     uintptr_t address = 0;
+    bool copied = false;
     const enum entry entry = layer_enter();
     if (entry != ENTER_LOCKED) {
         *reason = entry == ENTER_INTERRUPTED ? MF_PASS_INTERRUPTED : MF_PASS_OFF;
@@ -118,14 +142,17 @@ static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *
         class->held++;
         if (class_carve(class, request, &address, reason) == 0) {
             layer.stats.carved++;
-            if (++layer.stats.live_pieces > layer.stats.peak_live_pieces)
-                layer.stats.peak_live_pieces = layer.stats.live_pieces;
+            count_piece();
+        } else if (copy_wanted(class, request, *reason)) {
+            copied = copy_place(class, request, &address) == 0;
+            if (copied && *reason == MF_PASS_DEPTH)
+                copy_keep_original(class, request);
         }
         class->held--;
         class_put(class);
     }
     layer_leave();
-    return address;
+    return copied ? copy_finish(request, address) : address;
 }
 
 static long map(struct request *request, size_t length)

@@ -62,19 +62,36 @@ static long raw_protect(uintptr_t start, size_t length, int protection, int key)
     return sys_call(SYS_pkey_mprotect, (long)start, (long)length, protection, key, 0, 0);
 }
 
+/* A copy that stands for a shared piece of a descriptor that may not write. */
+static bool holds_snapshot(uintptr_t start, uintptr_t end)
+{
+    while (start < end) {
+        const struct run run = run_at(start, end);
+        struct mf_area area;
+        for (uintptr_t at = run.start; run.copied && at < run.end; at = area.start + area.length)
+            if (mf_space_find(extent_at_or_above(at)->live, at, &area) != 0 ||
+                class_of(tag_class(area.tag))->shared)
+                return true;
+        start = run.end;
+    }
+    return false;
+}
+
 static long protect_ours(uintptr_t start, uintptr_t end, int protection, int key)
 {
-    const struct run run = run_at(start, end);
+    const uintptr_t visible = visible_end(start, end);
     const int known = PROT_READ | PROT_WRITE | PROT_EXEC;
-    if (run.hole) {
+    if (visible == start) {
         const int valid = known | 0x8 /* PROT_SEM */;
         return (protection & ~valid) ? -EINVAL : -ENOMEM;
     }
     const bool plain = key == -1 && (protection & ~known) == 0;
-    if (range_mark_changed(run.start, run.end, plain ? CHANGED_PROTECTION : CHANGED_FOR_GOOD) != 0)
+    if ((protection & PROT_WRITE) && holds_snapshot(start, visible))
+        return -EACCES;
+    if (range_mark_changed(start, visible, plain ? CHANGED_PROTECTION : CHANGED_FOR_GOOD) != 0)
         return -ENOMEM;
-    const long result = raw_protect(run.start, run.end - run.start, protection, key);
-    return result == 0 && run.end < end ? -ENOMEM : result;
+    const long result = raw_protect(start, visible - start, protection, key);
+    return result == 0 && visible < end ? -ENOMEM : result;
 }
 
 static long protect(uintptr_t start, size_t length, int protection, int key)
@@ -125,6 +142,24 @@ static bool advice_stops_at_holes(int advice)
     return advice == ADVICE_POPULATE_READ || advice == ADVICE_POPULATE_WRITE;
 }
 
+/* Copies are anonymous memory to the kernel, and pages of a private file mapping to the program. */
+static long advise_copied(uintptr_t start, uintptr_t end, int advice)
+{
+    switch (advice) {
+    case MADV_DONTNEED:
+        copy_refresh(start, end);
+        return 0;
+    case MADV_FREE:
+    case MADV_WIPEONFORK:
+    case MADV_KEEPONFORK:
+        return -EINVAL;
+    case MADV_REMOVE:
+        return -EACCES;
+    default:
+        return sys_madvise(start, end - start, advice);
+    }
+}
+
 /* Gives each visible run to the kernel; ENOMEM at the end if there was a hole. */
 static long advise_ours(uintptr_t start, uintptr_t end, int advice)
 {
@@ -140,7 +175,8 @@ static long advise_ours(uintptr_t start, uintptr_t end, int advice)
         } else {
             if (changes != 0 && range_mark_changed(run.start, run.end, changes) != 0)
                 return -EAGAIN;
-            const long part = sys_madvise(run.start, run.end - run.start, advice);
+            const long part = run.copied ? advise_copied(run.start, run.end, advice)
+                                         : sys_madvise(run.start, run.end - run.start, advice);
             if (part != 0 && part != -ENOMEM)
                 return part;
             if (part != 0)
@@ -170,7 +206,7 @@ static long raw_sync(uintptr_t start, size_t length, int flags)
 static long sync_part(uintptr_t start, uintptr_t end, struct run *run)
 {
     layer_begin();
-    *run = (struct run){start, end, false};
+    *run = (struct run){start, end, false, false};
     if (layer_enter() != ENTER_LOCKED)
         return 0;
     *run = run_at(start, end);
@@ -213,9 +249,9 @@ int mf_mincore(void *address, size_t length, unsigned char *vector)
     if (range_enter(start, length, 0) == WAY_KERNEL)
         return answer(raw_incore(start, length, vector));
     const uintptr_t end = start + page_up(length);
-    const struct run run = run_at(start, end);
-    long result = raw_incore(start, run.hole ? 0 : run.end - start, vector);
-    if (result == 0 && (run.hole || run.end < end))
+    const uintptr_t visible = visible_end(start, end);
+    long result = raw_incore(start, visible - start, vector);
+    if (result == 0 && visible < end)
         result = -ENOMEM;
     layer_leave();
     return answer(result);
@@ -274,13 +310,10 @@ int mf_munlock(const void *address, size_t length)
     if (range_enter(start, whole, CHANGED_LOCK) == WAY_KERNEL)
         return answer(sys_call(SYS_munlock, (long)address, (long)length, 0, 0, 0, 0));
     const uintptr_t end = start + page_up(whole);
-    const struct run run = run_at(start, end);
-    long result = -ENOMEM;
-    if (!run.hole) {
-        result = sys_call(SYS_munlock, (long)start, (long)(run.end - start), 0, 0, 0, 0);
-        if (result == 0 && run.end < end)
-            result = -ENOMEM;
-    }
+    const uintptr_t visible = visible_end(start, end);
+    long result = sys_call(SYS_munlock, (long)start, (long)(visible - start), 0, 0, 0, 0);
+    if (result == 0 && visible < end)
+        result = -ENOMEM;
     layer_leave();
     return answer(result);
 }

@@ -98,6 +98,10 @@ static long remap_ours(const struct remap *remap)
             const long result = new_end < old_end ? range_unmap(new_end, old_end) : 0;
             return sys_failed(result) ? result : (long)remap->from;
         }
+        if (first.copied)
+            return (remap->flags & MREMAP_MAYMOVE)
+                       ? copy_grow(remap->from, old_end - remap->from, new_end - remap->from)
+                       : -ENOMEM;
         if (!range_has_hole(remap->from, old_end) && grow_in_place(remap->from, old_end, new_end))
             return (long)remap->from;
     }

@@ -199,7 +199,7 @@ static bool children_in_our_namespace(void)
 }
 
 /* A quarter of the address space that a process has here is what extents may take in all. */
-static size_t address_space_left(void)
+size_t address_space_left(void)
 {
     const uintptr_t here = (uintptr_t)&here;
     const size_t all = (size_t)1 << (64 - __builtin_clzl(here));
