@@ -87,7 +87,7 @@ struct class *class_find(const struct request *request)
 
 static void heads_grow(void)
 {
-    const struct mf_alloc *alloc = mf_alloc_system();
+    const struct mf_alloc *alloc = layer_memory();
     const uint32_t count = heads_count * 2;
     uint32_t *more = alloc->alloc(alloc->context, count * sizeof(*more), sizeof(*more));
     if (more == NULL)
@@ -120,7 +120,7 @@ static uint32_t number_take(void)
     }
     if (classes_made % CHUNK_CLASSES == 0) {
         const uint32_t chunk = classes_made / CHUNK_CLASSES;
-        const struct mf_alloc *alloc = mf_alloc_system();
+        const struct mf_alloc *alloc = layer_memory();
         if (chunk == MAX_CHUNKS)
             return NO_CLASS;
         chunks[chunk] = alloc->alloc(alloc->context, CHUNK_CLASSES * sizeof(struct class), 64);
@@ -344,8 +344,7 @@ void plain_remove(uintptr_t start, uintptr_t end)
 /* Remembers a piece that the kernel got; class NULL: nobody asked which file it is of. */
 void plain_add(uintptr_t start, size_t length, struct class *class)
 {
-    if (plain == NULL &&
-        mf_space_create(0, UINT64_MAX, layer.page, mf_alloc_system(), &plain) != 0) {
+    if (plain == NULL && mf_space_create(0, UINT64_MAX, layer.page, layer_memory(), &plain) != 0) {
         plain = NULL;
         if (class != NULL)
             class_put(class);

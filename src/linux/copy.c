@@ -91,7 +91,7 @@ static bool arena_make(struct arena *arena, int protection)
     if (most == 0 || length < most || length > address_space_left() || limits_forbid_private())
         return false;
     const long start =
-        sys_mmap(0, length, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        extent_map(length, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
     if (sys_failed(start))
         return false;
     arena->extent = extent_add((uintptr_t)start, length);

@@ -68,6 +68,41 @@ bool layer_touches(uintptr_t start, uintptr_t end)
     return false;
 }
 
+/* A quarter of the address space that a process has here is what extents may take in all. */
+size_t address_space_left(void)
+{
+    const size_t most = address_space_end() / 4;
+    uint64_t taken = 0;
+    for (uint32_t i = 0; i < layer.extents; i++)
+        taken += layer.sorted[i]->length;
+    return taken < most ? most - taken : 0;
+}
+
+/*
+ * Maps memory for an extent, apart from all others: the kernel may offer a hole that the program
+ * made in one, and ranges must not overlap. What it offers so is held until it has offered
+ * something else.
+ */
+long extent_map(size_t length, int protection, int flags, int fd)
+{
+    enum { TRIES = 8 };
+    long held[TRIES], result = -ENOMEM;
+    int tries = 0;
+    while (tries < TRIES) {
+        result = sys_mmap(0, length, protection, flags, fd, 0);
+        if (sys_failed(result))
+            break;
+        const struct extent *extent = extent_at_or_above((uintptr_t)result);
+        if (extent == NULL || extent->start >= (uintptr_t)result + length)
+            break;
+        held[tries++] = result;
+        result = -ENOMEM;
+    }
+    while (tries > 0)
+        sys_munmap((uintptr_t)held[--tries], length);
+    return result;
+}
+
 struct extent *extent_add(uintptr_t start, size_t length)
 {
     if (layer.extents == MAX_EXTENTS)
@@ -77,7 +112,7 @@ struct extent *extent_add(uintptr_t start, size_t length)
         next = (next + 1) % MAX_EXTENTS;
     struct extent *extent = &layer.records[next];
     *extent = (struct extent){.class = NO_CLASS};
-    if (mf_space_create(start, start + length - 1, layer.page, mf_alloc_system(), &extent->live))
+    if (mf_space_create(start, start + length - 1, layer.page, layer_memory(), &extent->live))
         return NULL;
     const uint32_t position = sorted_position(start);
     __builtin_memmove(layer.sorted + position + 1, layer.sorted + position,
@@ -454,12 +489,19 @@ int range_punch(uintptr_t start, uintptr_t end)
  */
 static int part_resync(struct extent *extent, uintptr_t start, uintptr_t end)
 {
-    unsigned char resident;
-    for (uintptr_t at = start; at < end; at += layer.page) {
-        const long result =
-            sys_call(SYS_mincore, (long)at, (long)layer.page, (long)&resident, 0, 0, 0);
-        if (result == -ENOMEM && extent_make_foreign(extent, at, at + layer.page) != 0)
-            lock_give_up();
+    static unsigned char resident[4096];
+    while (start < end) {
+        const size_t most = sizeof(resident) * layer.page;
+        uintptr_t to = end - start > most ? start + most : end;
+        long result =
+            sys_call(SYS_mincore, (long)start, (long)(to - start), (long)resident, 0, 0, 0);
+        if (result == -ENOMEM) {
+            to = start + layer.page;
+            result = sys_call(SYS_mincore, (long)start, (long)layer.page, (long)resident, 0, 0, 0);
+            if (result == -ENOMEM && extent_make_foreign(extent, start, to) != 0)
+                lock_give_up();
+        }
+        start = to;
     }
     extent_check_idle(extent);
     return 0;

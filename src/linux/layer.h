@@ -140,11 +140,20 @@ static inline uintptr_t page_up(uintptr_t n)
     return (n + layer.page - 1) & ~(layer.page - 1);
 }
 
+/* Above the last address that a process can have here: its stack is near the top. */
+static inline uintptr_t address_space_end(void)
+{
+    const uintptr_t here = (uintptr_t)&here;
+    return (uintptr_t)1 << (64 - __builtin_clzl(here));
+}
+
+size_t address_space_left(void);
+
 /* Whether [address, address + length) can be a range of pages, by the kernel's own checks. */
 static inline bool range_is_sane(uintptr_t address, size_t length)
 {
     return (address & (layer.page - 1)) == 0 && length != 0 && page_up(length) != 0 &&
-           address + page_up(length) > address;
+           address + page_up(length) > address && address + page_up(length) <= address_space_end();
 }
 
 static inline uintptr_t extent_end(const struct extent *extent)
@@ -162,7 +171,11 @@ bool layer_touches(uintptr_t start, uintptr_t end); /* needs no lock in an inter
 void layer_pass(enum mf_pass_reason reason);
 uint64_t layer_now_ms(void);
 
+/* memory.c: for tables */
+const struct mf_alloc *layer_memory(void);
+
 /* extent.c: the address ranges */
+long extent_map(size_t length, int protection, int flags, int fd);
 struct extent *extent_at_or_above(uintptr_t address); /* the first that ends above address */
 uint32_t extents_below(uintptr_t address);
 struct extent *extent_add(uintptr_t start, size_t length);
@@ -206,7 +219,6 @@ enum mf_pass_reason identity_foldable(int fd, bool any_file_system);
 
 /* reopen.c: an extent from a description of our own */
 bool limits_forbid_private(void);
-size_t address_space_left(void);
 enum mf_pass_reason reopen_map(const struct request *request, uintptr_t *start, size_t *length);
 
 /* copy.c */

@@ -114,7 +114,7 @@ static void job_run(struct job *job)
             job->length = slack ? whole * 2 + SLACK : whole;
             if (job->length < whole || job->length > job->most)
                 continue;
-            const long start = sys_mmap(0, job->length, request->protection, flags, fd, 0);
+            const long start = extent_map(job->length, request->protection, flags, fd);
             if (sys_failed(start))
                 continue;
             job->start = (uintptr_t)start;
@@ -196,17 +196,6 @@ static bool children_in_our_namespace(void)
     const long b = sys_call(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/ns/pid_for_children",
                             (long)theirs, PATH, 0, 0);
     return a > 0 && a == b && __builtin_memcmp(ours, theirs, (size_t)a) == 0;
-}
-
-/* A quarter of the address space that a process has here is what extents may take in all. */
-size_t address_space_left(void)
-{
-    const uintptr_t here = (uintptr_t)&here;
-    const size_t all = (size_t)1 << (64 - __builtin_clzl(here));
-    uint64_t taken = 0;
-    for (uint32_t i = 0; i < layer.extents; i++)
-        taken += layer.sorted[i]->length;
-    return taken < all / 4 ? all / 4 - taken : 0;
 }
 
 /* Maps the request's file as an extent. MF_PASS_REASONS with *start and *length, or why not. */
