@@ -63,6 +63,12 @@ static long remap_by_kernel(const struct remap *remap, uintptr_t old_end, uintpt
 {
     const bool fixed = (remap->flags & MREMAP_FIXED) != 0;
     const uintptr_t target_end = remap->to + (new_end - remap->from);
+    /* It may leave parts of the target alone, if the old range has holes. */
+    if (fixed && target_end > remap->to) {
+        const int punched = range_punch(remap->to, target_end);
+        if (punched != 0)
+            return punched;
+    }
     const long result = raw_remap(remap);
     if (sys_failed(result)) {
         range_resync(remap->from, old_end);
@@ -80,9 +86,25 @@ static long remap_by_kernel(const struct remap *remap, uintptr_t old_end, uintpt
         plain_remove(made, made_end);
         torn |= range_make_foreign(made, made_end);
     }
+    if (made == remap->from && new_end < old_end) {
+        plain_remove(new_end, old_end);
+        torn |= range_make_foreign(new_end, old_end);
+    }
     if (torn != 0)
         lock_give_up();
     return result;
+}
+
+/* Whether the page at address is live. */
+static bool is_live(uintptr_t address, bool *copied)
+{
+    const struct extent *extent = extent_at_or_above(address);
+    struct mf_area area;
+    if (extent == NULL || extent->start > address ||
+        mf_space_find(extent->live, address, &area) != 0)
+        return false;
+    *copied = extent->class == NO_CLASS;
+    return (area.tag & STATE_MASK) == STATE_LIVE;
 }
 
 static long remap_ours(const struct remap *remap)
@@ -90,25 +112,22 @@ static long remap_ours(const struct remap *remap)
     const uintptr_t old_end = remap->from + page_up(remap->old_length);
     const uintptr_t new_end = remap->from + page_up(remap->new_length);
     const bool simple = (remap->flags & ~MREMAP_MAYMOVE) == 0;
-    if (simple && remap->old_length != 0) {
-        const struct run first = run_at(remap->from, remap->from + layer.page);
-        if (first.hole)
-            return -EFAULT;
+    bool copied;
+    if (simple && remap->old_length != 0 && is_live(remap->from, &copied)) {
         if (new_end <= old_end) {
             const long result = new_end < old_end ? range_unmap(new_end, old_end) : 0;
             return sys_failed(result) ? result : (long)remap->from;
         }
-        if (first.copied)
+        if (copied)
             return (remap->flags & MREMAP_MAYMOVE)
                        ? copy_grow(remap->from, old_end - remap->from, new_end - remap->from)
                        : -ENOMEM;
         if (!range_has_hole(remap->from, old_end) && grow_in_place(remap->from, old_end, new_end))
             return (long)remap->from;
     }
-    /* Growing in place must not run into what the kernel takes for the same mapping, so it sees
-     * real holes where the old range has them, and pages of the extent, which are in its way,
-     * behind. */
-    int result = old_end > remap->from ? range_punch(remap->from, old_end) : 0;
+    /* It cannot grow in place into the extent: the kernel sees that its pages are in the way. */
+    const uintptr_t looked_at = old_end > remap->from ? old_end : remap->from + layer.page;
+    const int result = range_punch(remap->from, looked_at);
     return result != 0 ? result : remap_by_kernel(remap, old_end, new_end);
 }
 
