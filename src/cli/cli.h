@@ -24,6 +24,7 @@ enum {
 };
 
 int bench_command(int argc, char **argv);
+int run_command(int argc, char **argv);
 
 /*
  * Parses argv as argp says. --help and --usage print and exit with 0. A wrong option, or one for

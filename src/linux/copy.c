@@ -26,6 +26,7 @@
 #include "linux/maps.h"
 
 enum {
+    BOUNCE = 4096,         /* bytes; the smallest page there is */
     MAX_COPY_PAGES = 256,  /* of one piece that overlaps */
     SMALL_PAGES = 16,      /* of one piece that is copied to spare kernel maps */
     FREE_PAGES = 4096,     /* free pages that are kept whatever is in use */
@@ -35,7 +36,7 @@ enum {
 
 struct arena {
     struct extent *extent;
-    uintptr_t used_end;  /* above it nothing was ever handed out, or it has been dropped */
+    uintptr_t used_end;  /* above it nothing was ever handed out */
     uint64_t free_pages; /* below used_end, and not dropped */
     bool refused;
 };
@@ -103,6 +104,7 @@ static bool arena_make(struct arena *arena, int protection)
     arena->used_end = (uintptr_t)start;
     arena->free_pages = 0;
     arena->refused = false;
+    sys_madvise((uintptr_t)start, length, MADV_HUGEPAGE);
     sys_call(SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, (long)length,
              (long)"mapfold copies", 0);
     return true;
@@ -139,8 +141,7 @@ bool copy_wanted(const struct class *class, const struct request *request,
         (!layer.options.snapshot || class->writable || request->protection != PROT_READ))
         return false;
     if (!class->shared && reason == MF_PASS_DEPTH)
-        return request->length <= MAX_COPY_PAGES * layer.page &&
-               ((request->protection & PROT_WRITE) || maps_are_scarce());
+        return request->length <= MAX_COPY_PAGES * layer.page;
     return (reason == MF_PASS_DEPTH || reason == MF_PASS_FEW || reason == MF_PASS_SPLIT) &&
            request->length <= SMALL_PAGES * layer.page && maps_are_scarce();
 }
@@ -197,13 +198,14 @@ void copy_freed(struct extent *extent, uint64_t length)
             break;
         from = area.start + area.length;
     }
-    arena->used_end = from < arena->used_end ? from : arena->used_end;
     arena->free_pages = 0;
 }
 
-/* Reads the file's bytes into a place; no lock. What lies past the end of the file, in its last
- * page, is zero. 0, or a negative errno; -ERANGE: the file ends before the place's last page. */
-static int fill(int fd, uintptr_t start, size_t length, uint64_t offset)
+/*
+ * Reads the file's bytes into memory, with zeros behind its end; no lock. How many bytes of the file
+ * there were, or a negative errno.
+ */
+static long fill(int fd, uintptr_t start, size_t length, uint64_t offset)
 {
     size_t done = 0;
     while (done < length) {
@@ -211,31 +213,68 @@ static int fill(int fd, uintptr_t start, size_t length, uint64_t offset)
         if (got == -EINTR)
             continue;
         if (sys_failed(got))
-            return (int)got;
+            return got;
         if (got == 0)
             break;
         done += (size_t)got;
     }
-    if (length - done >= layer.page)
-        return -ERANGE;
     __builtin_memset((void *)(start + done), 0, length - done);
-    return 0;
+    return (long)done;
 }
 
+/*
+ * The same for a place that may only be read: through /proc/self/mem, which writes where the program
+ * may not, and leaves the kernel's mapping and the processors' TLBs alone.
+ */
+static long fill_read_only(int fd, uintptr_t start, size_t length, uint64_t offset)
+{
+    const int memory = (int)sys_openat(AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC);
+    if (memory < 0)
+        return memory;
+    char bytes[BOUNCE];
+    long sum = 0;
+    for (size_t done = 0; done < length && sum >= 0; done += BOUNCE) {
+        const long got = fill(fd, (uintptr_t)bytes, BOUNCE, offset + done);
+        if (sys_failed(got))
+            sum = got;
+        else if (sys_pwrite(memory, bytes, BOUNCE, start + done) != BOUNCE)
+            sum = -EIO;
+        else
+            sum += got;
+    }
+    sys_close(memory);
+    return sum;
+}
+
+/* Where that is forbidden: by changing what the program may do, for a moment. */
+static long fill_protected(int fd, uintptr_t start, size_t length, uint64_t offset)
+{
+    const long opened = sys_mprotect(start, length, PROT_READ | PROT_WRITE);
+    if (sys_failed(opened))
+        return opened;
+    const long got = fill(fd, start, length, offset);
+    const long closed = sys_mprotect(start, length, PROT_READ);
+    return sys_failed(closed) ? closed : got;
+}
+
+/*
+ * Fills a place. 0, or a negative errno; -ERANGE: the file ends before the place's last page, and there
+ * a mapping would fault.
+ */
 int copy_fill(const struct request *request, uintptr_t address)
 {
-    const bool writable = (request->protection & PROT_WRITE) != 0;
-    long result = 0;
-    if (!writable)
-        result = sys_mprotect(address, request->length, PROT_READ | PROT_WRITE);
-    if (!sys_failed(result))
-        result = fill(request->fd, address, request->length, request->offset);
-    if (!writable) {
-        const long back = sys_mprotect(address, request->length, request->protection);
-        if (!sys_failed(result))
-            result = back;
+    const size_t length = request->length;
+    long got;
+    if (request->protection & PROT_WRITE) {
+        got = fill(request->fd, address, length, request->offset);
+    } else {
+        got = fill_read_only(request->fd, address, length, request->offset);
+        if (sys_failed(got))
+            got = fill_protected(request->fd, address, length, request->offset);
     }
-    return (int)result;
+    if (sys_failed(got))
+        return (int)got;
+    return length - (size_t)got >= layer.page ? -ERANGE : 0;
 }
 
 /* Makes the class's original, if it has none. It may stay without. */

@@ -145,13 +145,14 @@ static bool advice_stops_at_holes(int advice)
 /* Copies are anonymous memory to the kernel, and pages of a private file mapping to the program. */
 static long advise_copied(uintptr_t start, uintptr_t end, int advice)
 {
+    enum { ADVICE_DONTNEED_LOCKED = 24 };
     switch (advice) {
     case MADV_DONTNEED:
+    case ADVICE_DONTNEED_LOCKED:
         copy_refresh(start, end);
         return 0;
     case MADV_FREE:
     case MADV_WIPEONFORK:
-    case MADV_KEEPONFORK:
         return -EINVAL;
     case MADV_REMOVE:
         return -EACCES;

@@ -121,6 +121,11 @@ static inline long sys_pread(int fd, void *buffer, size_t length, uint64_t offse
     return sys_call(SYS_pread64, fd, (long)buffer, (long)length, (long)offset, 0, 0);
 }
 
+static inline long sys_pwrite(int fd, const void *buffer, size_t length, uint64_t offset)
+{
+    return sys_call(SYS_pwrite64, fd, (long)buffer, (long)length, (long)offset, 0, 0);
+}
+
 static inline long sys_fcntl(int fd, int command, long argument)
 {
     return sys_call(SYS_fcntl, fd, command, argument, 0, 0, 0);
