@@ -145,9 +145,16 @@ static bool advice_stops_at_holes(int advice)
 /* Copies are anonymous memory to the kernel, and pages of a private file mapping to the program. */
 static long advise_copied(uintptr_t start, uintptr_t end, int advice)
 {
-    enum { ADVICE_DONTNEED_LOCKED = 24 };
+    enum { ADVICE_COLD = 20, ADVICE_DONTNEED_LOCKED = 24 };
     switch (advice) {
-    case MADV_DONTNEED:
+    case MADV_DONTNEED: {
+        /* Refused for locked memory; this is, too, and does no harm. */
+        const long refused = sys_madvise(start, end - start, ADVICE_COLD);
+        if (refused != 0)
+            return refused;
+        copy_refresh(start, end);
+        return 0;
+    }
     case ADVICE_DONTNEED_LOCKED:
         copy_refresh(start, end);
         return 0;
