@@ -202,14 +202,19 @@ static void refuse(struct class *class, enum mf_pass_reason reason)
     class->promote_at = reason == MF_PASS_FILE_SYSTEM || more > MANY_PROMOTE ? UINT32_MAX : more;
 }
 
+/* Another extent, for overlap, must be worth its kernel map: by what the class's extents have held. */
 static bool may_deepen(const struct class *class)
 {
+    const uint32_t most = layer.options.max_depth,
+                   free_of_charge = most < ALWAYS_DEPTH ? most : ALWAYS_DEPTH;
     if (layer.extents >= MAX_EXTENTS)
         return false;
-    if (class->depth < layer.options.max_depth)
-        return class->depth < ALWAYS_DEPTH || class->carved / PIECES_A_DEPTH >= class->depth;
-    return layer.options.max_depth > ALWAYS_DEPTH && class->depth < DEEP_DEPTH &&
-           class->carved / PIECES_A_DEPTH >= class->depth;
+    if (class->depth < free_of_charge)
+        return true;
+    if (most <= ALWAYS_DEPTH || class->depth >= DEEP_DEPTH)
+        return false;
+    const uint32_t pieces = class->depth < most ? PIECES_A_DEPTH : 4 * PIECES_A_DEPTH;
+    return class->carved / pieces >= class->depth;
 }
 
 /* A new extent that holds the request. NULL with a reason. */

@@ -172,6 +172,7 @@ void layer_pass(enum mf_pass_reason reason);
 uint64_t layer_now_ms(void);
 
 /* memory.c: for tables */
+void memory_prepare(void);
 const struct mf_alloc *layer_memory(void);
 
 /* extent.c: the address ranges */
@@ -219,6 +220,7 @@ enum mf_pass_reason identity_foldable(int fd, bool any_file_system);
 
 /* reopen.c: an extent from a description of our own */
 bool limits_forbid_private(void);
+bool address_space_is_limited(void);
 enum mf_pass_reason reopen_map(const struct request *request, uintptr_t *start, size_t *length);
 
 /* copy.c */

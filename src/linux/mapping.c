@@ -73,13 +73,25 @@ static long map_fixed(const struct request *request, size_t length)
     return result;
 }
 
+/* A program that has limited its address space since must not miss what extents take of it. */
+static bool dissolve(void)
+{
+    if (layer_enter() != ENTER_LOCKED)
+        return false;
+    const int result = extents_dissolve();
+    layer_leave();
+    return result == 0;
+}
+
 /* The kernel's mapping, remembered if its file may come to be folded, and checked for strangers. */
 static long map_plainly(const struct request *request, size_t length, enum mf_pass_reason reason,
                         bool identified)
 {
     const bool count =
         reason != MF_PASS_FLAGS && reason != MF_PASS_FILE && reason != MF_PASS_LOCKED;
-    const long result = raw_mmap(request, length);
+    long result = raw_mmap(request, length);
+    if (result == -ENOMEM && extents_now() != 0 && address_space_is_limited() && dissolve())
+        result = raw_mmap(request, length);
     if (sys_failed(result)) {
         if (result == -ENOMEM)
             layer_count(&layer.stats.refused_maps);
@@ -95,10 +107,12 @@ static long map_plainly(const struct request *request, size_t length, enum mf_pa
     const uintptr_t start = (uintptr_t)result, end = start + request->length;
     if (touches(start, end) && range_make_foreign(start, end) != 0)
         lock_give_up();
-    if (count)
+    if (count) {
+        memory_prepare();
         plain_add(start, request->length, identified ? class_get(request) : NULL);
-    else
+    } else {
         plain_remove(start, end);
+    }
     layer_leave();
     return result;
 }
@@ -136,6 +150,7 @@ static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *
         *reason = entry == ENTER_INTERRUPTED ? MF_PASS_INTERRUPTED : MF_PASS_OFF;
         return 0;
     }
+    memory_prepare();
     struct class *class = class_get(request);
     *reason = MF_PASS_NO_MEMORY;
     if (class != NULL) {

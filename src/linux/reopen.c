@@ -70,6 +70,11 @@ static bool limited(int resource)
     return sys_failed(result) || limit.rlim_cur != RLIM64_INFINITY;
 }
 
+bool address_space_is_limited(void)
+{
+    return limited(RLIMIT_AS);
+}
+
 static bool overcommit_never(void)
 {
     char mode = '2';
