@@ -66,7 +66,7 @@ static long map_fixed(const struct request *request, size_t length)
         plain_remove(start, end);
         if (range_make_foreign(start, end) != 0)
             lock_give_up();
-    } else if (result != -EBADF && result != -EINVAL && result != -EEXIST) {
+    } else if (result != -EEXIST) {
         range_resync(start, end); /* a file's own mmap may fail when the old mapping has gone */
     }
     layer_leave();
