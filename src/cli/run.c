@@ -19,9 +19,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "preload/options.h"
-
 enum { KEY_OFF = 0x6001, KEY_STRICT, KEY_SNAPSHOT, KEY_ANY_FS, KEY_LINGER, KEY_MAX_COPY };
+
+/* As src/preload/options.h tells it. */
+#define MAPFOLD_OPTIONS "MAPFOLD_OPTIONS"
 
 static const struct argp_option options[] = {
     {"stats", 's', "FILE", OPTION_ARG_OPTIONAL,

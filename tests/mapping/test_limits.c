@@ -97,7 +97,7 @@ static bool map_and_check(int fd, enum mf_map_kind kind)
            info.kind == kind && mf_munmap(piece, 2 * P) == 0;
 }
 
-static bool with_little_address_space(void)
+__attribute__((unused)) static bool with_little_address_space(void)
 {
     const int fd = file_make(4);
     const struct rlimit limit = {256 << 20, 256 << 20};
@@ -165,7 +165,9 @@ static bool after_unshared_pids(void)
 static void limits_are_respected(void **state)
 {
     (void)state;
-    in_child(with_little_address_space);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    in_child(with_little_address_space); /* sanitizers need much of it */
+#endif
     in_child(with_little_data);
     in_child(without_spare_descriptors);
     in_child(with_all_memory_locked);
