@@ -142,19 +142,23 @@ static bool advice_stops_at_holes(int advice)
     return advice == ADVICE_POPULATE_READ || advice == ADVICE_POPULATE_WRITE;
 }
 
+/* Asked by an advice that the kernel refuses for locked memory, and that does no harm elsewhere. */
+static bool is_locked(uintptr_t start, uintptr_t end)
+{
+    enum { ADVICE_COLD = 20 };
+    return sys_madvise(start, end - start, ADVICE_COLD) == -EINVAL;
+}
+
 /* Copies are anonymous memory to the kernel, and pages of a private file mapping to the program. */
 static long advise_copied(uintptr_t start, uintptr_t end, int advice)
 {
-    enum { ADVICE_COLD = 20, ADVICE_DONTNEED_LOCKED = 24 };
+    enum { ADVICE_DONTNEED_LOCKED = 24 };
     switch (advice) {
-    case MADV_DONTNEED: {
-        /* Refused for locked memory; this is, too, and does no harm. */
-        const long refused = sys_madvise(start, end - start, ADVICE_COLD);
-        if (refused != 0)
-            return refused;
+    case MADV_DONTNEED:
+        if (is_locked(start, end))
+            return -EINVAL;
         copy_refresh(start, end);
         return 0;
-    }
     case ADVICE_DONTNEED_LOCKED:
         copy_refresh(start, end);
         return 0;
@@ -162,7 +166,7 @@ static long advise_copied(uintptr_t start, uintptr_t end, int advice)
     case MADV_WIPEONFORK:
         return -EINVAL;
     case MADV_REMOVE:
-        return -EACCES;
+        return is_locked(start, end) ? -EINVAL : -EACCES;
     default:
         return sys_madvise(start, end - start, advice);
     }
