@@ -490,18 +490,21 @@ int range_punch(uintptr_t start, uintptr_t end)
 static int part_resync(struct extent *extent, uintptr_t start, uintptr_t end)
 {
     static unsigned char resident[4096];
+    size_t pages = sizeof(resident);
     while (start < end) {
-        const size_t most = sizeof(resident) * layer.page;
-        uintptr_t to = end - start > most ? start + most : end;
-        long result =
+        const size_t left = (end - start) / layer.page;
+        pages = pages < left ? pages : left;
+        const uintptr_t to = start + pages * layer.page;
+        const long result =
             sys_call(SYS_mincore, (long)start, (long)(to - start), (long)resident, 0, 0, 0);
-        if (result == -ENOMEM) {
-            to = start + layer.page;
-            result = sys_call(SYS_mincore, (long)start, (long)layer.page, (long)resident, 0, 0, 0);
-            if (result == -ENOMEM && extent_make_foreign(extent, start, to) != 0)
-                lock_give_up();
+        if (result == -ENOMEM && pages > 1) {
+            pages /= 2; /* there is a hole somewhere: closer */
+            continue;
         }
+        if (result == -ENOMEM && extent_make_foreign(extent, start, to) != 0)
+            lock_give_up();
         start = to;
+        pages = pages * 2 < sizeof(resident) ? pages * 2 : sizeof(resident);
     }
     extent_check_idle(extent);
     return 0;
