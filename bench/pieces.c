@@ -175,7 +175,7 @@ static int run_untimed(struct pieces *pieces, const struct bench_series *series,
         error = series->prepare(pieces, some);
         if (!error)
             error = series->run(pieces, 0, some);
-        if (!error)
+        if (!error && series->commit)
             error = series->commit(pieces, some);
         count -= some;
     }
@@ -192,10 +192,7 @@ int pieces_churn(struct pieces *pieces, uint64_t count)
     return run_untimed(pieces, &pieces_turn, count);
 }
 
-void pieces_close(struct pieces *pieces)
+int pieces_shed(struct pieces *pieces, uint64_t count)
 {
-    for (uint64_t i = 0; i < pieces->live; i++)
-        pieces->mapper->unmap(pieces->start[i], (size_t)pieces->pages[i] << PAGE_SHIFT);
-    bench_memory_free(pieces->start, pieces->room * sizeof(*pieces->start));
-    bench_memory_free(pieces->pages, pieces->room * sizeof(*pieces->pages));
+    return run_untimed(pieces, &pieces_release, count < pieces->live ? count : pieces->live);
 }

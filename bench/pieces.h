@@ -7,6 +7,7 @@
  *   pieces_grow     maps into a new slot
  *   pieces_turn     maps, then unmaps the oldest, whose slot it takes
  *   pieces_release  unmaps one at random
+ * It goes with its process: nothing gives it back.
  * What is drawn at random depends on the seed alone, so that both rivals do the same.
  */
 #ifndef MAPFOLD_BENCH_PIECES_H
@@ -77,7 +78,7 @@ int pieces_open(struct pieces *pieces, const struct mapper *mapper, const struct
 int pieces_fill(struct pieces *pieces, uint64_t count);
 /* So many turns, untimed. */
 int pieces_churn(struct pieces *pieces, uint64_t count);
-/* Unmaps all. */
-void pieces_close(struct pieces *pieces);
+/* Unmaps so many at random, untimed. */
+int pieces_shed(struct pieces *pieces, uint64_t count);
 
 #endif
