@@ -47,6 +47,14 @@ static struct arena *arena_for(int protection)
     return &arenas[(protection & PROT_WRITE) ? 0 : 1];
 }
 
+/* Its record may come to be used for something else. */
+void copy_forget_arena(const struct extent *extent)
+{
+    for (int i = 0; i < 2; i++)
+        if (arenas[i].extent == extent)
+            arenas[i] = (struct arena){.extent = NULL};
+}
+
 static uint64_t number_in(const char *path)
 {
     char text[24];

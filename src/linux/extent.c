@@ -148,6 +148,8 @@ void extent_destroy(struct extent *extent)
         sys_munmap(from, end - from);
     if (extent->class != NO_CLASS)
         class_forget_extent(extent);
+    else
+        copy_forget_arena(extent);
     const uint32_t position = sorted_position(extent->start);
     extents_set(layer.extents - 1);
     __builtin_memmove(layer.sorted + position, layer.sorted + position + 1,

@@ -71,6 +71,10 @@ bool layer_queue(enum late what, uintptr_t start, uintptr_t end)
         atomic_fetch_sub_explicit(&queued, 1, memory_order_relaxed);
         return false;
     }
+    /* What the program has put over memory that is to be unmapped stays: then nothing of it is. */
+    for (uint32_t i = 0; i < at && what == LATE_FOREIGN; i++)
+        if (queue[i].what == LATE_UNMAP && queue[i].start < end && start < queue[i].end)
+            queue[i].what = LATE_FOREIGN;
     queue[at] = (struct late_call){what, start, end};
     return true;
 }

@@ -228,6 +228,7 @@ bool copy_wanted(const struct class *class, const struct request *request,
                  enum mf_pass_reason reason);
 int copy_place(struct class *class, const struct request *request, uintptr_t *address);
 int copy_fill(const struct request *request, uintptr_t address); /* needs no lock */
+void copy_forget_arena(const struct extent *extent);
 void copy_freed(struct extent *extent, uint64_t length);
 void copy_keep_original(struct class *class, const struct request *request);
 void copy_refresh(uintptr_t start, uintptr_t end);

@@ -6,7 +6,7 @@
 #include "linux/maps.h"
 #include "linux/sys.h"
 
-enum { BUFFER = 8192, DEFAULT_LIMIT = 65530 };
+enum { BUFFER = 1024, DEFAULT_LIMIT = 65530 };
 
 static uint64_t number(const char **at, unsigned base)
 {

@@ -206,6 +206,31 @@ static void a_query_tells_the_file_and_offset_of_a_copy(void **state)
     close(fd);
 }
 
+static void no_copy_lands_in_a_file_after_mlockall(void **state)
+{
+    (void)state;
+    const int fd = file_make(2), other = file_make(8);
+    char *pieces[DEEP];
+    map_deep(fd, RW, 0, 1, pieces);
+    if (mf_mlockall(MCL_CURRENT) != 0)
+        skip();
+    assert_int_equal(mf_munlockall(), 0);
+    for (int i = 0; i < DEEP; i++)
+        assert_int_equal(mf_munmap(pieces[i], P), 0);
+    char *shared = map_pages(other, RW, MAP_SHARED, 7, 1);
+    map_deep(fd, RW, 0, 1, pieces);
+    for (int i = 0; i < DEEP; i++)
+        memset(pieces[i], 'x', P);
+    char page[P];
+    for (unsigned i = 0; i < 8; i++) {
+        assert_int_equal(pread(other, page, P, (off_t)i * P), P);
+        assert_true(page_is(page, i));
+    }
+    unmap_deep(pieces, 1);
+    unmap_pages(shared, 1);
+    close(fd), close(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +242,7 @@ int main(void)
         cmocka_unit_test(a_copy_grows_into_the_bytes_of_the_file),
         cmocka_unit_test(copies_respect_their_limit),
         cmocka_unit_test(a_child_and_its_parent_have_their_own_copies),
+        cmocka_unit_test(no_copy_lands_in_a_file_after_mlockall),
         cmocka_unit_test(a_query_tells_the_file_and_offset_of_a_copy),
     };
     return cmocka_run_group_tests(tests, fold_at_once, NULL);
