@@ -6,7 +6,7 @@
  * Rules for a command:
  *  - It has one function, `int NAME_command(int argc, char **argv)`, declared here and entered in
  *    the table of main.c; argv[0] is "mapfold NAME", ready for messages. What it returns is the
- *    exit code: CLI_OK, CLI_FAILURE, or CLI_USAGE.
+ *    exit code: CLI_OK, CLI_FAILURE, CLI_USAGE, or one above them that its manual tells.
  *  - Options are read with argp through cli_parse, so that all commands answer --help and a wrong
  *    option alike: usage on stderr, exit 2.
  *  - An error is told once, by cli_error, on stderr: what was tried, on what, why it failed, what
@@ -25,6 +25,7 @@ enum {
 
 int bench_command(int argc, char **argv);
 int run_command(int argc, char **argv);
+int inspect_command(int argc, char **argv);
 
 /*
  * Parses argv as argp says. --help and --usage print and exit with 0. A wrong option, or one for

@@ -1,0 +1,401 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""mapfold inspect on real processes. Usage: inspect_test.py MAPFOLD INSPECT_TARGET [TEST...]"""
+
+import glob
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import xml.etree.ElementTree
+
+from cli_test import LIMIT, NOBODY, Tap
+
+MAPFOLD = TARGET = ""
+OVER, DENIED, GONE, NO_MAPS = 3, 4, 5, 6
+
+
+def inspect(*arguments, **options):
+    return subprocess.run([MAPFOLD, "inspect", *map(str, arguments)], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+def read_limit():
+    with open(LIMIT, encoding="ascii") as file:
+        return int(file.read())
+
+
+def count_maps(pid):
+    with open(f"/proc/{pid}/maps", "rb") as file:
+        return sum(1 for line in file if not line.endswith(b"[vsyscall]\n"))
+
+
+def kernel_thread():
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+                if int(file.read().rsplit(")", 1)[1].split()[6]) & 0x200000:
+                    return pid
+        except OSError:
+            continue
+    return None
+
+
+class Inspect(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="mapfold-inspect-")
+        self.addCleanup(shutil.rmtree, self.directory)
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    def start(self, *arguments, expect=None):
+        """A target with its maps made; its process."""
+        process = subprocess.Popen([TARGET, *map(str, arguments)], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.stop, process)
+        word, made = process.stdout.readline().split()
+        self.assertEqual(word, "ready")
+        if expect is not None:
+            self.assertEqual(int(made), expect)
+        return process
+
+    @staticmethod
+    def stop(process):
+        process.kill()
+        process.communicate()
+
+    def report(self, *arguments, code=0, **options):
+        """The JSON object of one process."""
+        result = inspect(*arguments, "--json", **options)
+        self.assertEqual((result.returncode, result.stderr), (code, ""))
+        return json.loads(result.stdout)
+
+    def save(self, content):
+        path = self.path("saved.maps")
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
+
+    def assert_fits(self, text):
+        self.assertLessEqual(max(map(len, text.splitlines())), 100, text)
+
+    def low_limit(self):
+        if read_limit() > 1000000:
+            self.skipTest("vm.max_map_count is too high to be reached here")
+        return read_limit()
+
+    def test_maps_are_counted_as_the_kernel_counts_them(self):
+        process = self.start("pieces", self.path("data"), 1000)
+        report = self.report(process.pid)
+        self.assertEqual(report["used"], count_maps(process.pid))
+        self.assertEqual(report["limit"], read_limit())
+        self.assertEqual(report["left"], read_limit() + 1 - report["used"])
+        self.assertEqual(sum(cause["maps"] for cause in report["causes"].values()), report["used"])
+
+    def test_at_50_and_90_and_99_point_9_percent_the_share_and_the_exit_code_are_right(self):
+        limit = self.low_limit()
+        for share, warn, code in ((500, 60, 0), (900, 60, OVER), (900, 90.5, 0), (999, 99, OVER)):
+            process = self.start("pieces", self.path("data"), limit * share // 1000)
+            report = self.report(process.pid, "--warn", warn, code=code)
+            self.assertEqual(report["used"], count_maps(process.pid))
+            self.assertAlmostEqual(report["percent"], share / 10, delta=0.1)
+            self.assertEqual(report["files"][0]["name"], self.path("data"))
+            self.assertLess(report["fold"]["maps_after"], 60)
+            text = inspect(process.pid).stdout
+            self.assert_fits(text)
+            if share > 500:
+                self.assertIn("mapfold run PROGRAM", text)
+            self.stop(process)
+
+    def test_at_the_limit_the_kernel_has_one_map_more_and_that_is_told(self):
+        limit = self.low_limit()
+        process = self.start("pieces", self.path("data"), limit + 100)
+        report = self.report(process.pid)
+        self.assertEqual(report["used"], limit + 1)
+        self.assertEqual(report["left"], 0)
+        self.assertIn("It is at the limit", inspect(process.pid).stdout)
+
+    def test_deleted_files_are_grouped_by_directory_and_suffix(self):
+        process = self.start("deleted", self.directory, 3000, expect=3000)
+        report = self.report(process.pid)
+        self.assertEqual(report["causes"]["deleted"]["maps"], 3000)
+        self.assertEqual(report["ambiguous"], 0)
+        self.assertEqual(report["directories"][0], {"name": self.directory + "/", "maps": 3000})
+        self.assertEqual(report["suffixes"][0], {"name": ".tmp", "maps": 3000})
+        self.assertTrue(report["files"][0]["deleted"])
+
+    def test_protection_splits_of_one_range_are_no_files_and_folding_would_not_help(self):
+        process = self.start("splits", 20000, expect=20000)
+        report = self.report(process.pid, "--limit", 42000)
+        self.assertGreaterEqual(report["causes"]["splits"]["maps"], 39990)
+        self.assertEqual(report["causes"]["splits"]["ranges"], 1)
+        self.assertEqual([advice["action"] for advice in report["advice"]], ["raise", "program"])
+        self.assertIn("Folding files would not help", report["advice"][1]["text"])
+        self.assertIn("sysctl -w vm.max_map_count=", report["advice"][0]["command"])
+
+    def test_stacks_of_threads_code_and_heap_are_told_apart(self):
+        process = self.start("stacks", 50, expect=50)
+        report = self.report(process.pid)
+        self.assertEqual(report["threads"], 51)
+        self.assertGreaterEqual(report["causes"]["stacks"]["maps"], 51)
+        self.assertGreater(report["causes"]["code"]["maps"], 5)
+        self.assertGreater(report["causes"]["kernel"]["maps"], 0)
+        self.assertEqual(report["causes"]["splits"]["maps"], 0)
+
+    def test_names_with_blanks_newlines_backslashes_and_deleted_are_right(self):
+        names = ["sp ace", " lead", "trail ", "a  b", "[heap]", "new\nline", "back\\012slash",
+                 "back\\slash", "kept (deleted)", "gone", "gone (deleted)", "n\nl (deleted)",
+                 "x" * 255, "caf\u00e9"]
+        for name in names + ["bad\udcff"]:
+            with open(self.path(name), "wb") as file:
+                file.write(b"x" * 8192)
+        process = self.start("each", self.directory, expect=2 * len(names) + 2)
+        for name in ("gone", "gone (deleted)", "x" * 255):
+            os.unlink(self.path(name))
+        with open(self.path("gone (deleted)"), "wb") as file:  # another file, not the one mapped
+            file.write(b"x")
+        shown = {}
+        for extra in ((), ("--smaps",)):  # by the kernel's query, and by text
+            result = inspect(process.pid, "--json", *extra)
+            self.assertEqual(result.returncode, 0)
+            report = json.loads(result.stdout)
+            self.assertEqual(report["ambiguous"], 0)
+            self.assertEqual(report["causes"]["deleted"]["maps"], 6)
+            shown[extra] = {file["name"]: file["deleted"] for file in report["files"]}
+            self.assertEqual(len(report["files"]), 10)
+        self.assertEqual(shown[()], shown[("--smaps",)])
+        # Ten of fifteen are listed: look at each alone.
+        self.stop(process)
+        escaped = {"new\nline": "new\\012line", "back\\012slash": "back\\134012slash",
+                   "n\nl (deleted)": "n\\012l (deleted)", "back\\slash": "back\\134slash",
+                   "bad\udcff": "bad\\377"}
+        for name in names + ["bad\udcff"]:
+            self.check_name(name, escaped.get(name, name))
+
+    def check_name(self, name, shown):
+        directory = tempfile.mkdtemp(dir=self.directory)
+        path = os.path.join(directory, name)
+        with open(path, "wb") as file:
+            file.write(b"x" * 8192)
+        process = self.start("each", directory, expect=2)
+        for deleted in (False, True):
+            if deleted:
+                os.unlink(path)
+            for extra in ((), ("--smaps",)):
+                files = json.loads(inspect(process.pid, "--json", *extra).stdout)["files"]
+                files = [file for file in files if file["name"].startswith(directory)]
+                if extra and deleted and "\\012" in name:
+                    self.assertTrue(files[0]["ambiguous"])  # the text of a lost name cannot tell
+                    continue
+                if deleted and "\n" in name and extra:
+                    continue
+                self.assertEqual([(file["name"], file["deleted"], file["ambiguous"])
+                                  for file in files],
+                                 [(f"{directory}/{shown}", deleted, False)])
+        self.stop(process)
+
+    def test_a_target_that_maps_and_unmaps_meanwhile_is_read_to_its_end(self):
+        process = self.start("churn", self.path("data"))
+        time.sleep(0.3)
+        for extra in ((), ("--smaps",)) * 10:
+            result = inspect(process.pid, "--json", *extra)
+            self.assertEqual(result.returncode, 0)
+            report = json.loads(result.stdout)
+            self.assertGreater(report["used"], 500)
+            self.assertGreater(report["causes"]["code"]["maps"], 5)
+            self.assertLess(report["mapped_bytes"], 1 << 40)
+
+    def test_65530_maps_with_long_paths_need_4_descriptors_and_little_memory(self):
+        limit = min(self.low_limit(), 65530)
+        directory = self.directory
+        for _ in range(12):
+            directory += "/" + "d" * 250
+        os.makedirs(directory)
+        process = self.start("pieces", directory + "/data", limit - 60)
+
+        def restrict():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))
+            resource.setrlimit(resource.RLIMIT_AS, (64 << 20, 64 << 20))
+
+        report = self.report(process.pid, "--plot", self.path("a.svg"), preexec_fn=restrict)
+        self.assertEqual(report["used"], count_maps(process.pid))
+        self.assertEqual(report["files"][0]["maps"], limit - 60)
+        self.assertEqual(inspect("--all", preexec_fn=restrict).returncode, 0)
+
+    def test_a_kernel_thread_another_users_process_and_an_exited_one_are_told_apart(self):
+        messages = set()
+        ended = subprocess.Popen(["true"])
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        results = [(inspect(ended.pid), GONE, "zombie")]
+        ended.wait()
+        results.append((inspect(ended.pid), GONE, "no such process"))
+        thread = kernel_thread()
+        if thread:
+            results.append((inspect(thread), NO_MAPS, "kernel thread"))
+        if os.geteuid() == 0 and subprocess.run([MAPFOLD, "--version"], user=NOBODY, check=False,
+                                                capture_output=True).returncode == 0:
+            results.append((inspect(os.getpid(), user=NOBODY), DENIED, "permission"))
+            if thread:
+                results.append((inspect(thread, user=NOBODY), NO_MAPS, "kernel thread"))
+            everybody = inspect("--all", user=NOBODY)
+            self.assertEqual(everybody.returncode, 0)
+            self.assertIn("of other users", everybody.stdout)
+        for result, code, words in results:
+            self.assertEqual((result.returncode, result.stdout), (code, ""))
+            self.assertIn(words, result.stderr)
+            messages.add(result.stderr.split(": ")[-1])
+        self.assertGreaterEqual(len(messages), 2)
+
+    def test_a_process_that_exits_in_the_middle_is_told_to_have_exited(self):
+        seen = set()
+        for attempt in range(40):
+            process = self.start("pieces", self.path("data"), 20000)
+            timer = threading.Timer(0.0005 * attempt, process.kill)
+            timer.start()
+            result = inspect(process.pid, *(["--smaps"] if attempt % 2 else []))
+            timer.join()
+            self.assertIn(result.returncode, (0, GONE))
+            if result.returncode == 0:
+                self.assertRegex(result.stdout, r"20,0\d\d of")  # all or nothing
+            seen.add(result.returncode)
+            self.stop(process)
+        self.assertTrue(seen)
+
+    def test_all_processes_are_ranked_and_one_over_the_threshold_exits_with_3(self):
+        process = self.start("pieces", self.path("data"), 30000)
+        result = inspect("--all", "--json", "--limit", 40000, "--warn", 70)
+        self.assertEqual((result.returncode, result.stderr), (OVER, ""))
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        used = [row["used"] for row in rows if "used" in row]
+        self.assertEqual(used, sorted(used, reverse=True))
+        ours = [row for row in rows if row["pid"] == process.pid]
+        self.assertEqual(ours[0]["used"], count_maps(process.pid))
+        self.assertEqual(ours[0]["causes"]["files"], 30000)
+        text = inspect("--all", "--limit", 40000)
+        self.assertEqual((text.returncode, text.stderr), (0, ""))
+        self.assert_fits(text.stdout)
+
+    def test_a_saved_copy_says_the_same_as_the_process(self):
+        process = self.start("pieces", self.path("data"), 500)
+        with open(f"/proc/{process.pid}/maps", "rb") as file:
+            saved = self.save(file.read())
+        with open(saved, "rb") as file:
+            piped = subprocess.run([MAPFOLD, "inspect", "--file", "-", "--json"], stdin=file,
+                                   capture_output=True, text=True, check=True)
+        live = self.report(process.pid)
+        for copy in (self.report("--file", saved), json.loads(piped.stdout)):
+            for key in ("used", "causes", "files", "directories", "fold", "largest_gaps"):
+                self.assertEqual(copy[key], live[key])
+
+    def test_saved_copies_that_are_none_fail_with_a_message(self):
+        for content, words in ((b"", "no line"), (b"garbage\n" * 1000, "no line"),
+                               (os.urandom(100000), "no line"),
+                               (b"1000-2000 r--- 0 08:01 5 /x\n", "no line"),
+                               (b"x" * 500000, "no line")):
+            result = inspect("--file", self.save(content))
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn(words, result.stderr)
+        for path, words in (("/nowhere", "No such file"), ("/", "Is a directory")):
+            result = inspect("--file", path)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn(words, result.stderr)
+
+    def test_bad_lines_of_a_saved_copy_are_told_and_the_others_are_reported(self):
+        path = self.save(b"1000-2000 r--p 0 08:01 5 /x\nhello\n3000-4000 rw-p 0 00:00 0\n5000-")
+        result = inspect("--file", path)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("2 of", result.stdout)
+        self.assertIn("2 lines are no maps", result.stderr)
+        self.assertIn("line 2", result.stderr)
+
+    def test_copies_from_other_kernels_and_machines_are_read(self):
+        arm = (b"00008000-0000c000 r-xp 00000000 b3:02 1234       /bin/busybox\n"
+               b"be8f0000-be911000 rw-p 00000000 00:00 0          [stack]\n"
+               b"ffff0000-ffff1000 r-xp 00000000 00:00 0          [vectors]\n")
+        old = (b"08048000-0804c000 r-xp 00000000 03:05 1234       /bin/cat\n"
+               b"b7f00000-b7f01000 rw-p b7f00000 00:00 0 \n"
+               b"ffffe000-fffff000 r-xp 00000000 00:00 0          [vdso]\n")
+        power = (b"10000000-10010000 r-xp 00000000 fd:00 5  /usr/bin/x\n"
+                 b"7ffff7f00000-7ffff7f10000 rw-p 00000000 00:00 0 \n")
+        android = (b"12c00000-32c00000 rw-p 00000000 00:00 0   [anon:dalvik-main space]\n"
+                   b"7a00000000-7a00001000 rw-p 00000000 00:00 0 [anon:scudo:primary]\n"
+                   b"7b00000000-7b00100000 rw-p 00000000 00:00 0 [anon:stack_and_tls:77]\n")
+        for content, used in ((arm, 2), (old, 3), (power, 2), (android, 3)):
+            self.assertEqual(self.report("--file", self.save(content))["used"], used)
+
+    def test_smaps_is_read_only_on_request_and_with_a_warning(self):
+        process = self.start("stacks", 1)
+        result = inspect(process.pid, "--smaps", "--json")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("page tables", result.stderr)
+        self.assertGreater(json.loads(result.stdout)["causes"]["code"]["resident_bytes"], 0)
+        self.assertNotIn("resident_bytes", self.report(process.pid)["causes"]["code"])
+
+    def test_a_plot_is_a_whole_svg_or_no_file(self):
+        process = self.start("splits", 5000)
+        path = self.path("a.svg")
+        result = inspect(process.pid, "--plot", path)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        xml.etree.ElementTree.parse(path)
+        self.assertLess(os.path.getsize(path), 1 << 20)
+        for wrong in ("/nowhere/a.svg", self.directory, "/dev/full"):
+            result = inspect(process.pid, "--plot", wrong)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(wrong, result.stderr)
+        self.assertEqual(glob.glob(self.path("*.svg")), [path])
+
+    def test_a_full_disk_is_told(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            for option in ([str(os.getpid())], [str(os.getpid()), "--json"], ["--all"]):
+                result = subprocess.run([MAPFOLD, "inspect", *option], stdout=full, text=True,
+                                        stderr=subprocess.PIPE, check=False)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn("No space left", result.stderr)
+
+    def test_wrong_usage_exits_with_2_and_shows_the_usage(self):
+        for arguments in ([], ["0"], ["-5"], ["12x"], ["1", "2"], ["1", "--all"],
+                          ["--all", "--file", "x"], ["--all", "--plot", "x"], ["--all", "--smaps"],
+                          ["1", "--warn", "0"], ["1", "--warn", "nan"], ["1", "--warn", "x"],
+                          ["1", "--limit", "0"], ["1", "--limit", "-1"], ["1", "--limit", "1e9"],
+                          ["99999999999"], ["1", "--frob"]):
+            result = inspect(*arguments)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), arguments)
+            self.assertIn("Usage: mapfold inspect", result.stderr)
+        self.assert_fits(inspect("--help").stdout)
+
+    def test_too_little_memory_is_told(self):
+        process = self.start("pieces", self.path("data"), 30000)
+
+        def restrict():
+            resource.setrlimit(resource.RLIMIT_AS, (8 << 20, 8 << 20))
+
+        result = inspect(process.pid, preexec_fn=restrict)
+        if result.returncode == 127 or "shared" in result.stderr:
+            self.skipTest("the libraries alone need more")
+        self.assertIn(result.returncode, (0, 1))
+        self.assertTrue(result.returncode == 0 or "memory" in result.stderr)
+
+
+def main():
+    """Without names all tests are run."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    loader = unittest.defaultTestLoader
+    tests = unittest.TestSuite(Inspect(name) for name in sys.argv[3:] or
+                               loader.getTestCaseNames(Inspect))
+    print(f"1..{tests.countTestCases()}", flush=True)
+    result = Tap()
+    tests.run(result)
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    MAPFOLD, TARGET = map(os.path.abspath, sys.argv[1:3])
+    sys.exit(main())
