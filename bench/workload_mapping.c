@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <mapfold/mmap.h>
@@ -23,7 +22,6 @@
 #include "cli/cli.h"
 #include "in_child.h"
 #include "pieces.h"
-#include "rival.h"
 
 enum { MAX_THREADS = 2, SEED = 2001, STEP = 10000, MILLION = 1000000, SPREAD_LIVE = 1000 };
 
@@ -242,25 +240,9 @@ static int run_steps(const struct run *run, const struct bench_series *series, v
     return row.note[0] ? -1 : 0;
 }
 
-/*
- * A virtual machine may get its memory from its host when it first touches it, which would be a
- * cost of whoever comes first. So much is touched, as far as it is free, and given back.
- */
-static void warm_memory(uint64_t bytes)
-{
-    struct sysinfo info;
-    if (sysinfo(&info) == 0 && bytes > (uint64_t)info.freeram * info.mem_unit / 2)
-        bytes = (uint64_t)info.freeram * info.mem_unit / 2;
-    void *memory = bench_memory((size_t)bytes, "warming up");
-    if (memory)
-        bench_memory_touch(memory, (size_t)bytes);
-    bench_memory_free(memory, (size_t)bytes);
-}
-
 int part_grow(const struct run *run, struct child_rows *rows)
 {
     struct pieces pieces;
-    warm_memory(run->n << PAGE_SHIFT);
     const int fd = pieces_file(run->bench, &run->part->plan);
     if (fd < 0 || pieces_open(&pieces, run->mapper, &run->part->plan, fd, run->n, SEED))
         return CLI_FAILURE;
@@ -425,6 +407,10 @@ int part_window(const struct run *run, struct child_rows *rows)
 static int job(struct bench *bench, const void *argument, struct child_rows *rows)
 {
     struct run run = *(const struct run *)argument;
+    struct part part = *run.part;
+    if (bench->quick && part.plan.file_bytes == GIB)
+        part.plan.file_bytes /= 16;
+    run.part = &part;
     run.bench = bench;
     run.until = bench_now() + (uint64_t)(bench->seconds * 1e9);
     return run.part->run(&run, rows);
@@ -459,8 +445,9 @@ static int run(struct bench *bench)
             }
         }
     }
+    const bool any = bench_wants(bench, systems[0]) || bench_wants(bench, systems[1]);
     for (size_t i = 0; i < CALLS_PARTS && status == CLI_OK; i++) {
-        if (bench_wants_part(bench, calls_parts[i].name))
+        if (any && bench_wants_part(bench, calls_parts[i].name))
             status = run_one(bench, &calls_parts[i], NULL, 1);
     }
     return status;

@@ -107,6 +107,7 @@ class Cli(unittest.TestCase):
 
     def test_every_row_is_valid_json_and_nothing_else_is_printed(self):
         for arguments in (["space", "--n", "1,50,1000"], ["mmap_scan", "--n", "10000"],
+                          ["mapping", "--n", "20000"],
                           ["--n", "1000", "--against", "rbtree,space"]):
             result = run("bench", *arguments, "--quick", "--seconds", "0.3", "--json")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
