@@ -218,7 +218,7 @@ class Cli(unittest.TestCase):
         time.sleep(0.6)
         raised = read_limit()
         process.send_signal(number)
-        errors = process.communicate(timeout=30)[1]
+        errors = process.communicate(timeout=150)[1]
         return process.returncode, errors, raised
 
     def test_an_interrupted_run_says_so_and_leaves_no_file(self):
