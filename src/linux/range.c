@@ -200,11 +200,24 @@ static long advise_ours(uintptr_t start, uintptr_t end, int advice)
     return result;
 }
 
+/*
+ * Where the tables cannot be read (a torn child, a handler that interrupted), copies must still not
+ * be taken for anonymous memory and lose their bytes.
+ */
+static long advise_unknown(uintptr_t start, size_t length, int advice)
+{
+    enum { ADVICE_DONTNEED_LOCKED = 24 };
+    if ((advice == MADV_DONTNEED || advice == ADVICE_DONTNEED_LOCKED) && extents_now() != 0 &&
+        range_is_sane(start, length) && layer_touches_copies(start, start + page_up(length)))
+        return 0;
+    return sys_madvise(start, length, advice);
+}
+
 int mf_madvise(void *address, size_t length, int advice)
 {
     const uintptr_t start = (uintptr_t)address;
     if (range_enter(start, length, advice_changes(advice)) == WAY_KERNEL)
-        return answer(sys_madvise(start, length, advice));
+        return answer(advise_unknown(start, length, advice));
     const long result = advise_ours(start, start + page_up(length), advice);
     layer_leave();
     return answer(result);

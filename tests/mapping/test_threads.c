@@ -89,6 +89,39 @@ static void children_of_a_busy_parent_can_map_and_unmap(void **state)
     finish(threads, 0);
 }
 
+/*
+ * In a child whose tables were torn, a copy whose bytes cannot be brought back keeps them; they are
+ * never zeros.
+ */
+static void a_child_of_a_busy_parent_never_loses_the_bytes_of_a_copy(void **state)
+{
+    (void)state;
+    enum { DEEP = 40 };
+    pthread_t threads[THREADS];
+    const int fd = file_make(1);
+    char *pieces[DEEP];
+    for (int i = 0; i < DEEP; i++)
+        pieces[i] = map_pages(fd, RW, MAP_PRIVATE, 0, 1);
+    assert_int_equal(kind_at(pieces[DEEP - 1]), MF_MAP_COPIED);
+    start(threads, 0);
+    for (int i = 0; i < FORKS; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            bool right = true;
+            for (int j = 0; j < DEEP && right; j++)
+                right = mf_madvise(pieces[j], P, MADV_DONTNEED) == 0 && page_is(pieces[j], 0);
+            _exit(right ? 0 : 1);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    finish(threads, 0);
+    for (int i = 0; i < DEEP; i++)
+        unmap_pages(pieces[i], 1);
+    close(fd);
+}
+
 static void threads_on_one_file_do_not_disturb_each_other(void **state)
 {
     (void)state;
@@ -229,6 +262,8 @@ int main(void)
         cmocka_unit_test(a_handler_may_map_and_unmap_in_the_middle_of_a_call),
         cmocka_unit_test(a_handler_may_fork_in_the_middle_of_a_call),
         cmocka_unit_test(spawned_programs_leave_the_parent_as_it_is),
+        /* Last: the memory that copies are made in stays. */
+        cmocka_unit_test(a_child_of_a_busy_parent_never_loses_the_bytes_of_a_copy),
     };
     return cmocka_run_group_tests(tests, fold_at_once, NULL);
 }
