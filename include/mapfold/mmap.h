@@ -63,6 +63,11 @@ MF_PUBLIC int mf_munlock(const void *address, size_t length);
 MF_PUBLIC int mf_mlockall(int flags);
 MF_PUBLIC int mf_munlockall(void);
 
+/* As shmat(2) and remap_file_pages(2), which put something else where folded memory may be. */
+MF_PUBLIC void *mf_shmat(int segment, const void *address, int flags);
+MF_PUBLIC int mf_remap_file_pages(void *address, size_t length, int protection, size_t page,
+                                  int flags);
+
 enum mf_map_kind {
     MF_MAP_PASSED, /* the kernel's: not folded, or no longer */
     MF_MAP_CARVED, /* in an extent: its pages are the file's own until they are written */

@@ -285,12 +285,16 @@ int copy_fill(const struct request *request, uintptr_t address)
     return length - (size_t)got >= layer.page ? -ERANGE : 0;
 }
 
-/* Makes the class's original, if it has none. It may stay without. */
+/*
+ * Makes the class's original, if it has none. It may stay without: it must, if the class has copies
+ * that are older than this request's. Without an original they pin no inode, so they may be of a
+ * file that is gone, and whose number this request's file has got.
+ */
 void copy_keep_original(struct class *class, const struct request *request)
 {
     uintptr_t start;
     size_t length;
-    if (class->original != NULL || class->original_refused)
+    if (class->original != NULL || class->original_refused || class->copied != request->length)
         return;
     class->original_refused = true;
     if (reopen_map(request, &start, &length) != MF_PASS_REASONS)

@@ -50,6 +50,15 @@ enum { MAX_DROPS = 256, SELF = -10000 /* the kernel's PIDFD_SELF_THREAD, from 6.
 static struct iovec drops[MAX_DROPS];
 static uint32_t drops_collected;
 
+/* Locked behind the layer's back (mlockall in a handler that interrupted) it would be refused. */
+static void drop_one(uintptr_t start, size_t length)
+{
+    if (sys_madvise(start, length, MADV_DONTNEED) != -EINVAL)
+        return;
+    sys_call(SYS_munlock, (long)start, (long)length, 0, 0, 0, 0);
+    sys_madvise(start, length, MADV_DONTNEED);
+}
+
 static void drops_carry_out(void)
 {
     size_t all = 0;
@@ -61,7 +70,7 @@ static void drops_carry_out(void)
             sys_call(SYS_process_madvise, SELF, (long)drops, drops_collected, MADV_DONTNEED, 0, 0);
     /* Kernels that cannot, or a range that stopped it: one by one, the done ones once more. */
     for (uint32_t i = 0; done != (long)all && i < drops_collected; i++)
-        sys_madvise((uintptr_t)drops[i].iov_base, drops[i].iov_len, MADV_DONTNEED);
+        drop_one((uintptr_t)drops[i].iov_base, drops[i].iov_len);
     drops_collected = 0;
 }
 

@@ -68,6 +68,17 @@ bool layer_touches(uintptr_t start, uintptr_t end)
     return false;
 }
 
+bool layer_touches_copies(uintptr_t start, uintptr_t end)
+{
+    for (size_t i = 0; i < MAX_EXTENTS; i++) {
+        const struct extent *extent = &layer.records[i];
+        if (extent->length != 0 && extent->class == NO_CLASS && extent->start < end &&
+            start < extent_end(extent))
+            return true;
+    }
+    return false;
+}
+
 /* A quarter of the address space that a process has here is what extents may take in all. */
 size_t address_space_left(void)
 {

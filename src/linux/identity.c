@@ -4,7 +4,8 @@
  *
  * Device, inode and mount name a file only as long as something pins it: an extent pins its own, so
  * a request that has the identity of a live extent is of that extent's file. On overlayfs one
- * identity stands for two inodes, before and after copy-up, so nothing is folded there.
+ * identity stands for two inodes, before and after copy-up, so nothing is folded there; nor on
+ * bcachefs, where a file and its snapshots differ in their subvolume only.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,6 @@
 #include "linux/layer.h"
 
 /* Not all of these are in linux/magic.h. */
-#define BCACHEFS_MAGIC 0xca451a4e
 #define EROFS_MAGIC 0xE0F5E1E2
 #define EXFAT_MAGIC 0x2011BAB0
 #define JFS_MAGIC 0x3153464a
@@ -63,7 +63,6 @@ enum mf_pass_reason identity_of(struct request *request)
 static bool known_local(uint32_t magic)
 {
     switch (magic) {
-    case BCACHEFS_MAGIC:
     case BTRFS_SUPER_MAGIC:
     case EROFS_MAGIC:
     case EXFAT_MAGIC:

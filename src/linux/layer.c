@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "linux/layer.h"
+#include "linux/report.h"
 
 struct layer layer = {
     .options = {.promote_pieces = 8, .max_depth = 16, .max_copy_bytes = UINT64_MAX}};
@@ -44,7 +45,7 @@ static void explain(enum mf_pass_reason reason)
     __builtin_memcpy(text, before, sizeof(before) - 1);
     __builtin_memcpy(text + sizeof(before) - 1, why, length);
     text[sizeof(before) - 1 + length] = '\n';
-    sys_write(2, text, sizeof(before) + length);
+    report_write(text, sizeof(before) + length);
 }
 
 void layer_pass(enum mf_pass_reason reason)
@@ -52,11 +53,6 @@ void layer_pass(enum mf_pass_reason reason)
     layer_count(&layer.stats.passed[reason]);
     if (layer.options.explain && layer.stats.passed[reason] == 1)
         explain(reason);
-}
-
-enum entry layer_enter(void)
-{
-    return lock_enter();
 }
 
 /*
@@ -103,6 +99,15 @@ static void queue_run(void)
         /* A handler may have added to it meanwhile: then go on. */
     } while (!atomic_compare_exchange_strong_explicit(&queued, &all, 0, memory_order_relaxed,
                                                       memory_order_relaxed));
+}
+
+/* A call that came between an owner's last look at the queue and its leaving is carried out now. */
+enum entry layer_enter(void)
+{
+    const enum entry entry = lock_enter();
+    while (entry == ENTER_LOCKED && atomic_load_explicit(&queued, memory_order_relaxed) != 0)
+        queue_run();
+    return entry;
 }
 
 void layer_leave(void)

@@ -167,6 +167,7 @@ enum entry layer_enter(void);
 void layer_leave(void);
 enum late { LATE_UNMAP, LATE_FOREIGN, LATE_CHANGED };
 bool layer_queue(enum late what, uintptr_t start, uintptr_t end);
+bool layer_touches_copies(uintptr_t start, uintptr_t end);
 bool layer_touches(uintptr_t start, uintptr_t end); /* needs no lock in an interrupting handler */
 void layer_pass(enum mf_pass_reason reason);
 uint64_t layer_now_ms(void);

@@ -5,6 +5,7 @@
 
 #include "linux/layer.h"
 #include "linux/maps.h"
+#include "linux/report.h"
 
 void mf_map_get_options(struct mf_map_options *options)
 {
@@ -16,6 +17,8 @@ int mf_map_set_options(const struct mf_map_options *options)
     if (options->promote_pieces == 0 || options->max_depth == 0)
         return -EINVAL;
     layer_begin();
+    if (options->explain && !layer.options.explain)
+        report_begin();
     const enum entry entry = layer_enter();
     layer.options = *options;
     if (entry == ENTER_LOCKED)

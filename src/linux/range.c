@@ -200,11 +200,57 @@ static long advise_ours(uintptr_t start, uintptr_t end, int advice)
     return result;
 }
 
+/*
+ * Where the tables cannot be read (a torn child, a handler that interrupted), copies must still not
+ * be taken for anonymous memory and lose their bytes.
+ */
+static long advise_unknown(uintptr_t start, size_t length, int advice)
+{
+    enum { ADVICE_DONTNEED_LOCKED = 24 };
+    if ((advice == MADV_DONTNEED || advice == ADVICE_DONTNEED_LOCKED) && extents_now() != 0 &&
+        range_is_sane(start, length) && layer_touches_copies(start, start + page_up(length)))
+        return 0;
+    return sys_madvise(start, length, advice);
+}
+
+/* The run at start, looked up for a call that is then made without the lock. */
+static struct run run_look_up(uintptr_t start, uintptr_t end)
+{
+    struct run run = {start, end, false, false};
+    if (layer_enter() != ENTER_LOCKED)
+        return run;
+    run = run_at(start, end);
+    layer_leave();
+    return run;
+}
+
+/* What may wait for a disk, or for another thread of the program (userfaultfd), and changes nothing. */
+static bool advice_waits(int advice)
+{
+    return advice == MADV_WILLNEED || advice_stops_at_holes(advice);
+}
+
+static long advise_waiting(uintptr_t start, uintptr_t end, int advice)
+{
+    long result = sys_madvise(start, 0, advice);
+    while (start < end && (result == 0 || (result == -ENOMEM && !advice_stops_at_holes(advice)))) {
+        const struct run run = run_look_up(start, end);
+        const long part = run.hole ? -ENOMEM : sys_madvise(run.start, run.end - run.start, advice);
+        if (part != 0)
+            result = part;
+        start = run.end;
+    }
+    return result;
+}
+
 int mf_madvise(void *address, size_t length, int advice)
 {
+    layer_begin();
     const uintptr_t start = (uintptr_t)address;
+    if (advice_waits(advice) && extents_now() != 0 && range_is_sane(start, length))
+        return answer(advise_waiting(start, start + page_up(length), advice));
     if (range_enter(start, length, advice_changes(advice)) == WAY_KERNEL)
-        return answer(sys_madvise(start, length, advice));
+        return answer(advise_unknown(start, length, advice));
     const long result = advise_ours(start, start + page_up(length), advice);
     layer_leave();
     return answer(result);
@@ -213,17 +259,6 @@ int mf_madvise(void *address, size_t length, int advice)
 static long raw_sync(uintptr_t start, size_t length, int flags)
 {
     return sys_call(SYS_msync, (long)start, (long)length, flags, 0, 0, 0);
-}
-
-static long sync_part(uintptr_t start, uintptr_t end, struct run *run)
-{
-    layer_begin();
-    *run = (struct run){start, end, false, false};
-    if (layer_enter() != ENTER_LOCKED)
-        return 0;
-    *run = run_at(start, end);
-    layer_leave();
-    return 0;
 }
 
 /* Writing back takes long, so the lock is not held then: what is live is looked up run by run. */
@@ -238,8 +273,7 @@ int mf_msync(void *address, size_t length, int flags)
     if (result != 0)
         return answer(result);
     while (start < end) {
-        struct run run;
-        sync_part(start, end, &run);
+        const struct run run = run_look_up(start, end);
         const long part = run.hole ? -ENOMEM : raw_sync(run.start, run.end - run.start, flags);
         if (part != 0 && part != -ENOMEM)
             return answer(part);

@@ -78,7 +78,8 @@ bool address_space_is_limited(void)
 static bool overcommit_never(void)
 {
     char mode = '2';
-    const int fd = (int)sys_openat(AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY);
+    const int fd =
+        (int)sys_openat(AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return true;
     if (sys_read(fd, &mode, 1) != 1)

@@ -9,6 +9,7 @@
 
 #include <mapfold/mmap.h>
 
+#include "linux/report.h"
 #include "preload/options.h"
 
 static bool stats;
@@ -76,6 +77,8 @@ void options_read(const char *program, char **environment)
         option_take(words, length, &options);
     }
     options.timed = stats;
+    if (stats)
+        report_begin();
     mf_map_set_options(&options);
 }
 
@@ -96,17 +99,19 @@ __attribute__((format(printf, 2, 3))) static void text_add(struct text *text, co
         text->length += (size_t)written < room ? (size_t)written : room - 1;
 }
 
-static void report_write(const struct text *text)
+static void text_write(const struct text *text)
 {
-    int fd = STDERR_FILENO;
-    if (stats_file[0] != '\0')
-        fd = open(stats_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (stats_file[0] == '\0') {
+        report_write(text->bytes, text->length);
+        return;
+    }
+    const int fd = open(stats_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0)
         return;
-    if (write(fd, text->bytes, text->length) < 0)
-        return; /* a report that cannot be written has no better place to say so */
-    if (fd != STDERR_FILENO)
-        close(fd);
+    if (write(fd, text->bytes, text->length) < 0) {
+        /* a report that cannot be written has no better place to say so */
+    }
+    close(fd);
 }
 
 void options_report(void)
@@ -140,5 +145,5 @@ void options_report(void)
             "                  or no address space. Mappings of more different files than that\n"
             "                  cannot be folded if they are shared; see mapfold-run(1).\n",
             (unsigned long long)now.refused_maps);
-    report_write(&text);
+    text_write(&text);
 }

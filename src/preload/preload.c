@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 
 #include <mapfold/mmap.h>
 
@@ -107,6 +108,16 @@ MF_PUBLIC int mlockall(int flags)
 MF_PUBLIC int munlockall(void)
 {
     return mf_munlockall();
+}
+
+MF_PUBLIC void *shmat(int segment, const void *address, int flags)
+{
+    return mf_shmat(segment, address, flags);
+}
+
+MF_PUBLIC int remap_file_pages(void *address, size_t length, int protection, size_t page, int flags)
+{
+    return mf_remap_file_pages(address, length, protection, page, flags);
 }
 
 __attribute__((constructor)) static void preload_begin(int argc, char **argv, char **environment)

@@ -234,6 +234,77 @@ static void no_copy_lands_in_a_file_after_mlockall(void **state)
 }
 #endif
 
+enum { SCARCE = 40000 };
+
+/* Half of the kernel maps that the process may have, so that small pieces are copied. */
+static char *maps_use_up(void)
+{
+    char *memory = mf_mmap(NULL, (size_t)SCARCE * P, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    for (size_t i = 0; i < SCARCE; i += 2)
+        if (mprotect(memory + i * P, P, PROT_READ) != 0)
+            skip();
+    return memory;
+}
+
+static int file_of_inode(ino_t inode)
+{
+    for (int i = 0; i < 200; i++) {
+        char name[] = "test_copy.XXXXXX";
+        const int fd = file_fill(mkstemp(name), 40);
+        struct stat stat_of;
+        assert_int_equal(fstat(fd, &stat_of), 0);
+        assert_int_equal(unlink(name), 0);
+        if (stat_of.st_ino == inode)
+            return fd;
+        close(fd);
+    }
+    return -1;
+}
+
+static void a_copy_of_a_deleted_file_never_gets_the_bytes_of_its_successor(void **state)
+{
+    (void)state;
+    struct mf_map_options options, before;
+    mf_map_get_options(&before);
+    options = before;
+    options.promote_pieces = 8;
+    assert_int_equal(mf_map_set_options(&options), 0);
+    char *used = maps_use_up();
+    const int other = file_make(20);
+    char *pieces[20], name[] = "test_copy.XXXXXX";
+    for (unsigned i = 0; i < 20; i++)
+        pieces[i] = map_pages(other, PROT_READ, MAP_SHARED, i, 1);
+    int fd = mkstemp(name);
+    struct stat stat_of;
+    assert_true(fd >= 0 && fstat(fd, &stat_of) == 0 && ftruncate(fd, P) == 0);
+    assert_int_equal(pwrite(fd, "first", 5, 0), 5);
+    char *copy = map_pages(fd, RW, MAP_PRIVATE, 0, 1);
+    const enum mf_map_kind kind = kind_at(copy);
+    assert_int_equal(unlink(name), 0);
+    close(fd);
+    fd = file_of_inode(stat_of.st_ino);
+    if (kind == MF_MAP_COPIED && fd >= 0) {
+        enum { MANY = 200 };
+        char *deep[MANY];
+        for (int i = 0; i < MANY; i++)
+            deep[i] = map_pages(fd, RW, MAP_PRIVATE, 0, 17);
+        assert_int_equal(mf_madvise(copy, P, MADV_DONTNEED), 0);
+        assert_memory_equal(copy, "first", 5);
+        for (int i = 0; i < MANY; i++)
+            unmap_pages(deep[i], 17);
+    }
+    unmap_pages(copy, 1);
+    for (int i = 0; i < 20; i++)
+        unmap_pages(pieces[i], 1);
+    unmap_pages(used, SCARCE);
+    close(other);
+    if (fd >= 0)
+        close(fd);
+    assert_int_equal(mf_map_set_options(&before), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +320,7 @@ int main(void)
         cmocka_unit_test(no_copy_lands_in_a_file_after_mlockall),
 #endif
         cmocka_unit_test(a_query_tells_the_file_and_offset_of_a_copy),
+        cmocka_unit_test(a_copy_of_a_deleted_file_never_gets_the_bytes_of_its_successor),
     };
     return cmocka_run_group_tests(tests, fold_at_once, NULL);
 }

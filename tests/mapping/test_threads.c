@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Threads, forks and signal handlers in the middle of each other's calls. */
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 #include "helpers.h"
@@ -87,6 +90,87 @@ static void children_of_a_busy_parent_can_map_and_unmap(void **state)
     assert_int_equal(piece[0], 'p');
     unmap_pages(piece, 2);
     finish(threads, 0);
+}
+
+/*
+ * In a child whose tables were torn, a copy whose bytes cannot be brought back keeps them; they are
+ * never zeros.
+ */
+static void a_child_of_a_busy_parent_never_loses_the_bytes_of_a_copy(void **state)
+{
+    (void)state;
+    enum { DEEP = 40 };
+    pthread_t threads[THREADS];
+    const int fd = file_make(1);
+    char *pieces[DEEP];
+    for (int i = 0; i < DEEP; i++)
+        pieces[i] = map_pages(fd, RW, MAP_PRIVATE, 0, 1);
+    assert_int_equal(kind_at(pieces[DEEP - 1]), MF_MAP_COPIED);
+    start(threads, 0);
+    for (int i = 0; i < FORKS; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            bool right = true;
+            for (int j = 0; j < DEEP && right; j++)
+                right = mf_madvise(pieces[j], P, MADV_DONTNEED) == 0 && page_is(pieces[j], 0);
+            _exit(right ? 0 : 1);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    finish(threads, 0);
+    for (int i = 0; i < DEEP; i++)
+        unmap_pages(pieces[i], 1);
+    close(fd);
+}
+
+struct server {
+    int fd;         /* of the userfaultfd */
+    char *unmapped; /* a piece that it unmaps before it answers */
+};
+
+/* Answers one fault, and calls the layer before it does. */
+static void *fault_serve(void *context)
+{
+    static char page[P];
+    const struct server *server = context;
+    struct uffd_msg message;
+    if (read(server->fd, &message, sizeof(message)) != sizeof(message) ||
+        mf_munmap(server->unmapped, P) != 0)
+        return context;
+    memset(page, 'u', P);
+    struct uffdio_copy copy = {.dst = message.arg.pagefault.address & ~(uint64_t)(P - 1),
+                               .src = (uintptr_t)page,
+                               .len = P};
+    return ioctl(server->fd, UFFDIO_COPY, &copy) == 0 ? NULL : context;
+}
+
+static void populating_waits_for_a_thread_that_unmaps(void **state)
+{
+    (void)state;
+    const int fd = memfd_create("pieces", MFD_CLOEXEC);
+    assert_true(fd >= 0 && ftruncate(fd, 8 * P) == 0);
+    struct server server = {.fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC)};
+    struct uffdio_api api = {.api = UFFD_API};
+    if (server.fd < 0 || ioctl(server.fd, UFFDIO_API, &api) != 0)
+        skip(); /* not allowed here */
+    char *piece = map_pages(fd, RW, MAP_SHARED, 5, 1);
+    server.unmapped = map_pages(fd, RW, MAP_SHARED, 2, 1);
+    assert_int_equal(kind_at(piece), MF_MAP_CARVED);
+    struct uffdio_register wanted = {.range = {(uintptr_t)piece, P},
+                                     .mode = UFFDIO_REGISTER_MODE_MISSING};
+    assert_int_equal(ioctl(server.fd, UFFDIO_REGISTER, &wanted), 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fault_serve, &server), 0);
+    assert_int_equal(mf_madvise(piece, P, 22 /* MADV_POPULATE_READ */), 0);
+    void *failed;
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    assert_int_equal(piece[7], 'u');
+    unmap_pages(piece, 1);
+    assert_int_equal(extents(), 0);
+    close(server.fd), close(fd);
 }
 
 static void threads_on_one_file_do_not_disturb_each_other(void **state)
@@ -228,7 +312,10 @@ int main(void)
         cmocka_unit_test(children_of_a_busy_parent_can_map_and_unmap),
         cmocka_unit_test(a_handler_may_map_and_unmap_in_the_middle_of_a_call),
         cmocka_unit_test(a_handler_may_fork_in_the_middle_of_a_call),
+        cmocka_unit_test(populating_waits_for_a_thread_that_unmaps),
         cmocka_unit_test(spawned_programs_leave_the_parent_as_it_is),
+        /* Last: the memory that copies are made in stays. */
+        cmocka_unit_test(a_child_of_a_busy_parent_never_loses_the_bytes_of_a_copy),
     };
     return cmocka_run_group_tests(tests, fold_at_once, NULL);
 }

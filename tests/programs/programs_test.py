@@ -64,7 +64,7 @@ class Run(unittest.TestCase):
         result = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=self.work,
                                 env=self.environment(fold, extra or {}), text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, timeout=240, check=False)
+                                stderr=subprocess.STDOUT, timeout=3000, check=False)
         shutil.rmtree(self.work)
         return result
 
@@ -120,7 +120,7 @@ class Run(unittest.TestCase):
 
     SQLITE = """
         fill() { # PROCESS FIRST LAST [FOLD]
-            { echo 'PRAGMA mmap_size=268435456; PRAGMA busy_timeout=60000;'
+            { echo 'PRAGMA mmap_size=268435456; PRAGMA busy_timeout=600000;'
               for i in $(seq $2 50 $3); do
                   echo "BEGIN IMMEDIATE; WITH RECURSIVE n(i) AS (SELECT $i UNION ALL
                         SELECT i+1 FROM n WHERE i < $i+49)
@@ -229,7 +229,7 @@ class Run(unittest.TestCase):
                     --enable-debug-command yes --dbfilename dump.rdb --dir $PWD >>log 2>&1 &
                 server=$!
                 trap 'kill -9 $server' EXIT
-                for try in $(seq 200); do
+                for try in $(seq 6000); do
                     [ "$($cli ping 2>&1)" = PONG ] && return
                     sleep 0.05
                 done

@@ -36,10 +36,19 @@ maps = [mmap.mmap(f.fileno(), 4096, offset=4096 * i) for i in range(50)]
 sys.exit(subprocess.run([sys.executable, "-c", sys.argv[2], sys.argv[1]]).returncode)
 """
 
+# A program whose data file has the number of standard error.
+STDERR_IS_DATA = """
+import mmap, os, sys
+os.close(2)
+assert os.open(sys.argv[1], os.O_RDWR | os.O_TRUNC) == 2
+os.write(2, b"data" * 4096)
+maps = [mmap.mmap(2, 4096) for i in range(50)]
+"""
+
 
 def command(*arguments, **options):
     return subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=120, check=False, **options)
+                          timeout=1800, check=False, **options)
 
 
 def folded(*arguments, options=(), **more):
@@ -119,6 +128,14 @@ class Run(unittest.TestCase):
     def test_explain_says_why(self):
         run = folded(sys.executable, "-c", PYTHON, self.file, options=["--explain"])
         self.assertIn("mapfold: mappings are left to the kernel: too few live pieces", run.stderr)
+
+    def test_nothing_is_written_into_a_file_that_took_the_number_of_stderr(self):
+        run = folded(sys.executable, "-c", STDERR_IS_DATA, self.file, options=["--stats", "--explain"])
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertNotIn("too few live pieces", run.stderr)
+        self.assertNotIn("calls", run.stderr)
+        with open(self.file, "rb") as file:
+            self.assertEqual(file.read(), b"data" * 4096)
 
     def test_the_mails_program_goes_on_beyond_the_limit(self):
         with open(LIMIT, encoding="ascii") as file:
