@@ -131,7 +131,7 @@ void space_erase_rows(struct mf_space *space, struct path *path, unsigned n);
  * 0, -EINVAL, -ENOSPC.
  */
 int fit_find(const struct mf_space *space, const struct mf_fit *fit, struct path *path,
-             uint64_t *first);
+             uint64_t *start);
 
 /*
  * Checks every invariant of tree.c. 0, or -1 with a sentence in why (size bytes). Only tests are

@@ -82,7 +82,7 @@ static int check_node(struct check *check, const void *node, unsigned height, ui
     }
     *sum = (struct summary){0};
     for (unsigned i = 0; i < inner->count; i++) {
-        struct summary child;
+        struct summary child = {0};
         if (check_node(check, inner->child[i], height - 1, low, &child))
             return -1;
         if (child.key != inner->key[i])
@@ -99,10 +99,13 @@ static int check_node(struct check *check, const void *node, unsigned height, ui
     return 0;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): it is written through `check` */
 int space_check(const struct mf_space *space, char *why, size_t size)
 {
     struct check check = {.space = space, .why = why, .size = size};
     struct summary sum;
+    if (!space->root && space->height > 0)
+        return fail(&check, "there is a height without a root");
     if (space->root && check_node(&check, space->root, space->height, space->low, &sum))
         return -1;
     if (space->height > 0 && ((const struct inner *)space->root)->count < 2)

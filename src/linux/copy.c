@@ -57,7 +57,7 @@ void copy_forget_arena(const struct extent *extent)
 
 static uint64_t number_in(const char *path)
 {
-    char text[24];
+    char text[24] = {0};
     const int fd = (int)sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return UINT64_MAX;
@@ -73,7 +73,7 @@ static uint64_t number_in(const char *path)
 /* A quarter of the memory that this process may have. */
 static uint64_t default_limit(void)
 {
-    struct sysinfo info;
+    struct sysinfo info = {0};
     if (sys_failed(sys_call(SYS_sysinfo, (long)&info, 0, 0, 0, 0, 0)))
         return 0;
     uint64_t memory = (uint64_t)info.totalram * info.mem_unit;

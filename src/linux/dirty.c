@@ -100,7 +100,7 @@ static int drop_by_scan(int pagemap, uintptr_t start, uintptr_t end)
         if (sys_failed(found))
             return (int)found;
         for (long i = 0; i < found; i++)
-            drop(regions[i].start, regions[i].end);
+            drop(regions[i].start, regions[i].end); /* NOLINT: the kernel has filled them */
         if (scan.walk_end <= scan.start)
             return -EIO;
         scan.start = scan.walk_end;
@@ -121,7 +121,7 @@ static int drop_by_bits(int pagemap, uintptr_t start, uintptr_t end)
             return -EIO;
         size_t from = 0;
         for (size_t i = 0; i <= pages; i++) {
-            const bool private =
+            const bool private = /* NOLINTNEXTLINE: the kernel has filled them */
                 i < pages && (bits[i] & (UINT64_C(3) << 62)) && !(bits[i] & (UINT64_C(1) << 61));
             if (private)
                 continue;

@@ -127,7 +127,8 @@ struct extent *extent_add(uintptr_t start, size_t length)
         return NULL;
     const uint32_t position = sorted_position(start);
     __builtin_memmove(layer.sorted + position + 1, layer.sorted + position,
-                      (layer.extents - position) * sizeof(layer.sorted[0]));
+                      (layer.extents - position) *
+                          sizeof(layer.sorted[0])); /* NOLINT: of pointers */
     layer.sorted[position] = extent;
     extents_set(layer.extents + 1);
     extent->start = start;
@@ -164,7 +165,8 @@ void extent_destroy(struct extent *extent)
     const uint32_t position = sorted_position(extent->start);
     extents_set(layer.extents - 1);
     __builtin_memmove(layer.sorted + position, layer.sorted + position + 1,
-                      (layer.extents - position) * sizeof(layer.sorted[0]));
+                      (layer.extents - position) *
+                          sizeof(layer.sorted[0])); /* NOLINT: of pointers */
     extent->length = 0;
     atomic_signal_fence(memory_order_release);
     mf_space_destroy(extent->live);

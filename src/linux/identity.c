@@ -27,7 +27,7 @@
 
 int identity_read(int fd, struct identity *file, uint64_t *size)
 {
-    struct statx stat;
+    struct statx stat = {0};
     const unsigned asked = STATX_TYPE | STATX_INO | STATX_SIZE | STATX_MNT_ID;
     const long result = sys_statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, asked, &stat);
     if (sys_failed(result))
@@ -105,7 +105,7 @@ static bool known_remote(uint32_t magic)
 /* MF_PASS_REASONS, or why no file like this one is folded. */
 enum mf_pass_reason identity_foldable(int fd, bool any_file_system)
 {
-    struct statfs system;
+    struct statfs system = {0};
     if (sys_failed(sys_call(SYS_fstatfs, fd, (long)&system, 0, 0, 0, 0)))
         return MF_PASS_FILE_SYSTEM;
     const uint32_t magic = (uint32_t)system.f_type;

@@ -119,6 +119,7 @@ struct layer {
 extern struct layer layer;
 
 /* Counts without the lock; two at once may count as one. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): clang-tidy does not see the atomic store */
 static inline void layer_count(uint64_t *counter)
 {
     __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);

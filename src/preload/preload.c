@@ -21,6 +21,9 @@
 #error "with 64-bit offsets by macro, mmap and mmap64 would be one name here"
 #endif
 
+/* libc's headers name the parameters otherwise. */
+/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
+
 MF_PUBLIC void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
     return mf_mmap(address, length, protection, flags, fd, offset);
@@ -130,3 +133,5 @@ __attribute__((destructor)) static void preload_end(void)
 {
     options_report();
 }
+
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */

@@ -107,7 +107,7 @@ __attribute__((unused)) static bool with_little_address_space(void)
     return right;
 }
 
-static bool with_little_data(void)
+__attribute__((unused)) static bool with_little_data(void)
 {
     const int fd = file_make(4);
     const struct rlimit limit = {64 << 20, 64 << 20};
@@ -132,7 +132,7 @@ static bool without_spare_descriptors(void)
            page_is(piece, 1) && fcntl(fd, F_GETFD) >= 0;
 }
 
-static bool with_all_memory_locked(void)
+__attribute__((unused)) static bool with_all_memory_locked(void)
 {
     const int fd = file_make(4);
     char *before = mf_mmap(NULL, P, RW, MAP_PRIVATE, fd, 0);
@@ -166,11 +166,12 @@ static void limits_are_respected(void **state)
 {
     (void)state;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    in_child(with_little_address_space); /* sanitizers need much of it */
-#endif
+    /* Sanitizers need much of all three. */
+    in_child(with_little_address_space);
     in_child(with_little_data);
-    in_child(without_spare_descriptors);
     in_child(with_all_memory_locked);
+#endif
+    in_child(without_spare_descriptors);
     in_child(after_unshared_pids);
 }
 
