@@ -66,7 +66,7 @@ void *mf_shmat(int segment, const void *address, int flags)
     struct replacement replacement = {.holes_matter = !(flags & SHM_REMAP),
                                       .call = call_shmat,
                                       .arguments = {segment, (long)address, flags}};
-    struct shmid_ds state;
+    struct shmid_ds state = {0};
     if (address != NULL &&
         !sys_failed(sys_call(SYS_shmctl, segment, IPC_STAT, (long)&state, 0, 0, 0))) {
         replacement.start = (uintptr_t)address & ~(layer.page - 1);

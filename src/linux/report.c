@@ -23,7 +23,7 @@ static bool known;
 
 static bool place_read(struct place *here)
 {
-    struct statx stat;
+    struct statx stat = {0};
     const unsigned asked = STATX_TYPE | STATX_INO;
     if (sys_failed(sys_statx(REPORT_FD, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, asked, &stat)))
         return false;
