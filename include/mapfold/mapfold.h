@@ -5,5 +5,6 @@
 
 #include <mapfold/base.h>
 #include <mapfold/space.h>
+#include <mapfold/window.h>
 
 #endif
