@@ -2,9 +2,9 @@
 /*
  * machine: what the pool needs of the world below it.
  *
- * The core is compiled once for each machine: the build names a header in MF_MACHINE that supplies
- * what is listed here, as types and static inline (or extern) functions. src/linux has the machine
- * of a Linux process, tests/ a scripted one, kernel/ that of bare processors. Without a name it is
+ * The core is compiled once for each machine: MF_MACHINE names a header that supplies what is
+ * listed here, as types and static inline (or extern) functions. src/linux has the machine of a
+ * Linux process, tests/ a scripted one, kernel/ that of bare processors. Without a name it is
  * core/machine_single.h, the smallest there is.
  *
  * Types

@@ -4,7 +4,7 @@
 #include <linux/futex.h>
 #include <time.h>
 
-#include "core/machine.h"
+#include "linux/pool.h"
 #include "linux/system.h"
 
 bool machine_fences;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#define MF_MACHINE "linux/machine_linux.h"
 #include "core/pool.h"
 
 enum { THREADS = 8, SLOTS = 64, HELD = 4 };

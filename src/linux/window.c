@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Windows. A file is cut into extents at multiples of the pool's extent size; a piece within one of
+ * them has the key (file, 1 extent, its number). A piece that crosses a boundary has an extent of
+ * its own that spans all it touches, so that it is contiguous: (file, n extents, the first's
+ * number).
+ *
+ * An extent is mapped as long as the file was when it was installed (rounded up, so that small
+ * files of similar length can take each other's place). A piece beyond that dooms it and maps a
+ * longer one; those who have the old one pinned keep it.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "linux/pool.h"
+#include "linux/system.h"
+
+enum {
+    PIN_FLAGS = MF_WRITE | MF_MAY_COPY | MF_ZERO_END | MF_CHECK_SIZE,
+    ANY_SLOT = POOL_NONE - 1, /* an empty window */
+};
+
+/* opaque: the pool; slot << 32 | generation; the file or the copy; a token that is right only where
+ * the window was pinned. */
+enum { IN_POOL, IN_SLOT, IN_FILE, IN_TOKEN };
+
+static uint64_t token(const struct mf_window *w)
+{
+    return (uint64_t)(uintptr_t)w ^ UINT64_C(0x6d6170666f6c6421);
+}
+
+static bool is_pinned(const struct mf_window *w)
+{
+    return w->opaque[IN_TOKEN] == token(w);
+}
+
+static uint32_t slot_of(const struct mf_window *w)
+{
+    return (uint32_t)(w->opaque[IN_SLOT] >> 32);
+}
+
+static struct mf_pool *pool_of(const struct mf_window *w)
+{
+    return (struct mf_pool *)(uintptr_t)w->opaque[IN_POOL];
+}
+
+/* Orders the reads of a window's bytes before that of the mark; pairs with the handler's store. */
+static void bytes_were_read(void)
+{
+#if defined(__aarch64__)
+    __asm__ volatile("dmb ishld" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+static bool has_failed(struct mf_pool *pool, uint32_t slot)
+{
+    bytes_were_read();
+    return atomic_load_explicit(&pool->core.slots[slot].machine.failed, memory_order_acquire) != 0;
+}
+
+static uint64_t size_seen(const struct mf_file *file)
+{
+    return atomic_load_explicit(&file->size, memory_order_relaxed);
+}
+
+/* Pieces. */
+
+static struct pool_key key_of(const struct mf_file *file, uint64_t first, uint64_t span, bool write)
+{
+    return (struct pool_key){
+        file->serial << (SPAN_BITS + 1) | (uint64_t)write << SPAN_BITS | (span - 1), first};
+}
+
+int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool write,
+                 struct piece *piece)
+{
+    struct mf_pool *pool = file->pool;
+    const uint32_t shift = pool->extent_shift;
+    const uint64_t first = offset >> shift, end = offset + length;
+    const uint64_t span = ((end - 1) >> shift) - first + 1;
+    const uint64_t start = first << shift;
+    if (span > 1 << SPAN_BITS)
+        return -E2BIG;
+
+    /* All of the extent that the file has; of a lone small one, a power of two of pages. */
+    const uint64_t size = size_seen(file) > end ? size_seen(file) : end;
+    uint64_t bytes = round_up(size - start, system_page);
+    if (span == 1)
+        bytes = UINT64_C(1) << (64 - __builtin_clzll(bytes - 1));
+    if (bytes > span << shift)
+        bytes = span << shift;
+    const uint64_t limit = atomic_load_explicit(&pool->budget.bytes_max, memory_order_relaxed);
+    const uint64_t least = round_up(end - start, system_page);
+    if (bytes > limit)
+        bytes = least;
+    if (bytes > limit)
+        return -E2BIG;
+    piece->key = key_of(file, first, span, write);
+    piece->request = (struct request){file, start, bytes, write};
+    piece->in_extent = offset - start;
+    piece->length = length;
+    return 0;
+}
+
+static inline bool piece_fits(struct mf_pool *pool, uint32_t slot, uint64_t in_extent,
+                              size_t length, char **data)
+{
+    struct machine_slot *machine = &pool->core.slots[slot].machine;
+    *data = atomic_load_explicit(&machine->base, memory_order_relaxed) + in_extent;
+    return !atomic_load_explicit(&machine->failed, memory_order_relaxed) &&
+           in_extent + length <= atomic_load_explicit(&machine->length, memory_order_relaxed);
+}
+
+bool piece_hit(struct mf_file *file, struct pool_block *block, uint64_t offset, size_t length,
+               bool write, uint32_t *slot, char **data)
+{
+    struct mf_pool *pool = file->pool;
+    const uint64_t first = offset >> pool->extent_shift;
+    const uint64_t span = ((offset + length - 1) >> pool->extent_shift) - first + 1;
+    if (span > 1 << SPAN_BITS ||
+        !pool_hit(&pool->core, block, key_of(file, first, span, write), slot))
+        return false;
+    if (piece_fits(pool, *slot, offset - (first << pool->extent_shift), length, data))
+        return true;
+    pool_unpin(&pool->core, block, *slot);
+    pool_settle(block);
+    return false;
+}
+
+int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint32_t *slot,
+              char **data)
+{
+    struct mf_pool *pool = file->pool;
+    struct pool_block *block = thread_block(pool);
+    for (;;) {
+        const int err = pool_pin(&pool->core, block, piece->key, &piece->request, deadline, slot);
+        if (err)
+            return err;
+        if (piece_fits(pool, *slot, piece->in_extent, piece->length, data))
+            return 0;
+        /* Failed, or the file has grown since: out of the way with it. */
+        const struct pool_victim victim = {*slot, pool_generation(&pool->core, *slot)};
+        const bool failed = has_failed(pool, *slot);
+        pool_unpin(&pool->core, block, *slot);
+        pool_settle(block);
+        pool_doom(&pool->core, &victim, 1);
+        const uint64_t end = piece->request.offset + piece->in_extent + piece->length;
+        const int gone = failed ? file_check_range(file, end) : 0;
+        if (gone)
+            return gone;
+    }
+}
+
+int piece_unpin(struct mf_pool *pool, uint32_t slot)
+{
+    const bool failed = has_failed(pool, slot);
+    const struct pool_victim victim = {slot, pool_generation(&pool->core, slot)};
+    pool_unpin(&pool->core, thread_block(pool), slot);
+    if (__builtin_expect(pool->flags & MF_POOL_DEBUG, false))
+        pool_doom(&pool->core, &victim, 1);
+    return failed ? -EIO : 0;
+}
+
+bool ghost_touch(struct mf_pool *pool, struct pool_key key)
+{
+    const uint64_t hash =
+        (key.owner * UINT64_C(0x9e3779b97f4a7c15) ^ key.index) * UINT64_C(0xd6e8feb86659fd93) | 1;
+    _Atomic uint64_t *ghost = &pool->ghosts[hash >> 40 & pool->ghosts_mask];
+    if (atomic_load_explicit(ghost, memory_order_relaxed) == hash)
+        return true;
+    atomic_store_explicit(ghost, hash, memory_order_relaxed);
+    return false;
+}
+
+/* Private copies. */
+
+/* Counted in the budget; for idle extents' bytes if need be. The thread notes it for fork. */
+static int reserve_copy(struct mf_pool *pool, size_t bytes)
+{
+    if (bytes > atomic_load_explicit(&pool->budget.bytes_max, memory_order_relaxed))
+        return -E2BIG;
+    struct thread *self = thread_record();
+    do {
+        pthread_mutex_lock(&pool->files_lock);
+        if (budget_take(&pool->budget, bytes, 0)) {
+            const bool capped = !budget_take(&process_budget, bytes, 0);
+            if (capped) {
+                budget_give(&pool->budget, bytes, 0);
+            } else {
+                pool->copied += bytes;
+                pool->copies++;
+                if (self) {
+                    self->copying = bytes;
+                    self->copying_in = pool;
+                }
+            }
+            pthread_mutex_unlock(&pool->files_lock);
+            return capped ? -ENOMEM : 0;
+        }
+        pthread_mutex_unlock(&pool->files_lock);
+    } while (pool_shrink(&pool->core, 1));
+    return -EAGAIN;
+}
+
+static void settle_copy(void)
+{
+    struct thread *self = thread_record();
+    if (self)
+        self->copying_in = NULL;
+}
+
+static void release_copy(struct mf_pool *pool, size_t bytes)
+{
+    pthread_mutex_lock(&pool->files_lock);
+    pool->copied -= bytes;
+    budget_give(&pool->budget, bytes, 0);
+    budget_give(&process_budget, bytes, 0);
+    settle_copy();
+    pthread_mutex_unlock(&pool->files_lock);
+}
+
+/* One byte more than the piece, for MF_ZERO_END. */
+static int pin_copy(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
+                    struct mf_window *w)
+{
+    struct mf_pool *pool = file->pool;
+    int err = reserve_copy(pool, length + 1);
+    if (err)
+        return err;
+    char *copy = malloc(length + 1);
+    const ssize_t n = copy ? file_pread(file, copy, length, offset) : -ENOMEM;
+    if (n != (ssize_t)length) {
+        free(copy);
+        release_copy(pool, length + 1);
+        if (n < 0)
+            return (int)n;
+        err = file_check_range(file, offset + length);
+        return err ? err : -ERANGE;
+    }
+    copy[length] = 0;
+    file_ref(file);
+    *w = (struct mf_window){.data = copy, .length = length, .flags = flags | MF_WINDOW_COPY};
+    w->opaque[IN_POOL] = (uintptr_t)pool;
+    w->opaque[IN_SLOT] = (uint64_t)ANY_SLOT << 32;
+    w->opaque[IN_FILE] = (uintptr_t)file;
+    w->opaque[IN_TOKEN] = token(w);
+    settle_copy();
+    return 0;
+}
+
+/* Pinning. */
+
+static inline void fill(struct mf_window *w, struct mf_pool *pool, uint32_t slot, const char *data,
+                        size_t length, uint32_t flags)
+{
+    w->data = data;
+    w->length = length;
+    w->flags = flags;
+    w->opaque[IN_POOL] = (uintptr_t)pool;
+    w->opaque[IN_SLOT] =
+        (uint64_t)slot << 32 | (slot == ANY_SLOT ? 0 : pool_generation(&pool->core, slot));
+    w->opaque[IN_FILE] = 0;
+    w->opaque[IN_TOKEN] = token(w);
+}
+
+static int check_arguments(const struct mf_file *file, uint64_t offset, size_t length,
+                           uint32_t flags, const struct mf_window *w)
+{
+    if (flags & ~(uint32_t)PIN_FLAGS || is_pinned(w) || offset > INT64_MAX ||
+        length > INT64_MAX - offset)
+        return -EINVAL;
+    if (!(flags & MF_WRITE))
+        return 0;
+    if (file->copy_only || flags & MF_ZERO_END)
+        return -ENOTSUP;
+    return file->write ? 0 : -EACCES;
+}
+
+/* A small file that nobody has touched lately is read, not mapped. */
+static bool is_cold(struct mf_file *file, const struct piece *piece)
+{
+    return size_seen(file) <= SMALL_FILE && piece->request.length <= SMALL_FILE &&
+           file->first_extent == POOL_NONE && !ghost_touch(file->pool, piece->key);
+}
+
+static int pin_mapped(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
+                      uint64_t deadline, struct mf_window *w)
+{
+    struct piece piece;
+    int err = piece_locate(file, offset, length, flags & MF_WRITE, &piece);
+    if (err)
+        return err;
+    if (flags & MF_MAY_COPY && is_cold(file, &piece))
+        return pin_copy(file, offset, length, flags, w);
+    uint32_t slot;
+    char *data;
+    err = piece_pin(file, &piece, deadline, &slot, &data);
+    if (!err) {
+        fill(w, file->pool, slot, data, length, flags);
+        pool_settle(thread_block(file->pool));
+    } else if (err == -ENOMEM && flags & MF_MAY_COPY) {
+        err = pin_copy(file, offset, length, flags, w);
+    }
+    return err;
+}
+
+static int __attribute__((noinline))
+pin_generic(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags, uint64_t deadline,
+            struct mf_window *w)
+{
+    int err = check_arguments(file, offset, length, flags, w);
+    if (err)
+        return err;
+    const int saved = errno;
+    const uint64_t end = offset + length;
+    if (flags & (MF_CHECK_SIZE | MF_ZERO_END) || end > size_seen(file))
+        err = file_check_range(file, end);
+    if (!err) {
+        const bool zero_beyond =
+            flags & MF_ZERO_END && end == size_seen(file) && (end & (system_page - 1)) == 0;
+        if (!length && !zero_beyond)
+            fill(w, file->pool, ANY_SLOT, NULL, 0, flags);
+        else if (zero_beyond || file->copy_only)
+            err = pin_copy(file, offset, length, flags, w);
+        else
+            err = pin_mapped(file, offset, length, flags, deadline, w);
+    }
+    errno = saved;
+    return err;
+}
+
+int mf_window_pin(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
+                  uint64_t deadline, struct mf_window *w)
+{
+    struct mf_pool *pool = file->pool;
+    struct pool_block *block = thread_block(pool);
+    uint32_t slot;
+    char *data;
+    /* The short way: read, or written as allowed, not empty, within the size last seen. */
+    if (!(flags & ~(uint32_t)(MF_WRITE | MF_MAY_COPY)) && block && length && !is_pinned(w) &&
+        offset <= INT64_MAX && length <= size_seen(file) && offset <= size_seen(file) - length &&
+        piece_hit(file, block, offset, length, flags & MF_WRITE, &slot, &data)) {
+        fill(w, pool, slot, data, length, flags);
+        pool_settle(block);
+        return 0;
+    }
+    return pin_generic(file, offset, length, flags, deadline, w);
+}
+
+/* Pinned windows. */
+
+void *mf_window_data_mut(const struct mf_window *w)
+{
+    if (!is_pinned(w) || !(w->flags & MF_WRITE))
+        return NULL;
+    return (void *)(uintptr_t)w->data;
+}
+
+static struct mf_file *file_of(const struct mf_window *w)
+{
+    if (w->flags & MF_WINDOW_COPY)
+        return (struct mf_file *)(uintptr_t)w->opaque[IN_FILE];
+    return slot_of(w) == ANY_SLOT ? NULL : pool_of(w)->extents[slot_of(w)].file;
+}
+
+static uint64_t end_of(const struct mf_window *w)
+{
+    const struct mf_pool *pool = pool_of(w);
+    const struct machine_slot *machine = &pool->core.slots[slot_of(w)].machine;
+    return pool->extents[slot_of(w)].offset + w->length +
+           (uint64_t)((const char *)w->data -
+                      atomic_load_explicit(&machine->base, memory_order_relaxed));
+}
+
+int mf_window_check(const struct mf_window *w)
+{
+    if (!is_pinned(w))
+        return -EINVAL;
+    const bool mapped = slot_of(w) != ANY_SLOT;
+    if (mapped && has_failed(pool_of(w), slot_of(w)))
+        return -EIO;
+    if (!mapped || !(w->flags & MF_CHECK_SIZE))
+        return 0;
+    const int saved = errno;
+    int err = file_check_range(file_of(w), end_of(w));
+    /* A fault may have come between the two looks. */
+    if (!err && has_failed(pool_of(w), slot_of(w)))
+        err = -EIO;
+    errno = saved;
+    return err;
+}
+
+int mf_window_sync(const struct mf_window *w)
+{
+    if (!is_pinned(w))
+        return -EINVAL;
+    if (!(w->flags & MF_WRITE))
+        return -EACCES;
+    if (slot_of(w) == ANY_SLOT)
+        return 0;
+    const int saved = errno;
+    const uintptr_t start = (uintptr_t)w->data & ~(uintptr_t)(system_page - 1);
+    const uintptr_t end = round_up((uintptr_t)w->data + w->length, system_page);
+    int err = msync((void *)start, end - start, MS_SYNC) == 0 ? 0 : -errno;
+    if (!err && has_failed(pool_of(w), slot_of(w)))
+        err = -EIO;
+    errno = saved;
+    return err;
+}
+
+static int unpin_copy(struct mf_window *w)
+{
+    struct mf_pool *pool = pool_of(w);
+    struct mf_file *file = file_of(w);
+    if (file) {
+        free((void *)(uintptr_t)w->data);
+        release_copy(pool, w->length + 1);
+        file_unref(file);
+    }
+    memset(w, 0, sizeof(*w));
+    return 0;
+}
+
+int mf_window_unpin(struct mf_window *w)
+{
+    if (!is_pinned(w))
+        return -EINVAL;
+    struct mf_pool *pool = pool_of(w);
+    const uint32_t slot = slot_of(w);
+    if (__builtin_expect(slot == ANY_SLOT, false))
+        return unpin_copy(w);
+    if (__builtin_expect(pool_generation(&pool->core, slot) != (uint32_t)w->opaque[IN_SLOT], false))
+        return -EINVAL;
+    memset(w, 0, sizeof(*w));
+    return piece_unpin(pool, slot);
+}
+
+uint64_t mf_deadline_in(uint64_t nanoseconds)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+    return nanoseconds < UINT64_MAX - 1 - now ? now + nanoseconds : MF_FOREVER;
+}
