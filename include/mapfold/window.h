@@ -192,7 +192,7 @@ MF_PUBLIC uint64_t mf_deadline_in(uint64_t nanoseconds);
  * order.
  * 0;
  * -ERANGE    ends past the end of the file as last seen (seen again before it is refused)
- * -E2BIG     the extents it touches are larger than the pool's bytes (or 2^24 extents)
+ * -E2BIG     the pages it touches are more than the pool's bytes (or 2^24 of its extents)
  * -EAGAIN    MF_NOWAIT, and everything is pinned
  * -ETIMEDOUT the deadline came, and everything is pinned
  * -EINVAL    unknown flag, w still pinned, or offset + length beyond 2^63 - 1

@@ -180,7 +180,7 @@ int files_trim_locked(struct mf_pool *pool, uint32_t limit)
         const int fd = pick_victim_locked(pool, &busy);
         if (fd >= 0)
             close(fd);
-        else if (busy)
+        else if (busy || pool->files_in_transit)
             pthread_cond_wait(&pool->files_changed, &pool->files_lock);
         else
             return -EMFILE;

@@ -74,6 +74,22 @@ static struct pool_key key_of(const struct mf_file *file, uint64_t first, uint64
         file->serial << (SPAN_BITS + 1) | (uint64_t)write << SPAN_BITS | (span - 1), first};
 }
 
+/* Where the budget has no room for whole extents, an extent of just the pages touched. Its key has
+ * the number of pages in the place of extents, and says so in the highest bit. */
+static int locate_tight(struct mf_file *file, uint64_t offset, size_t length, bool write,
+                        uint64_t limit, struct piece *piece)
+{
+    const uint64_t start = offset & ~(system_page - 1);
+    const uint64_t bytes = round_up(offset + length, system_page) - start;
+    if (bytes > limit || bytes / system_page > 1 << SPAN_BITS)
+        return -E2BIG;
+    piece->key = key_of(file, UINT64_C(1) << 63 | start / system_page, bytes / system_page, write);
+    piece->request = (struct request){file, start, bytes, write};
+    piece->in_extent = offset - start;
+    piece->length = length;
+    return 0;
+}
+
 int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool write,
                  struct piece *piece)
 {
@@ -93,11 +109,8 @@ int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool writ
     if (bytes > span << shift)
         bytes = span << shift;
     const uint64_t limit = atomic_load_explicit(&pool->budget.bytes_max, memory_order_relaxed);
-    const uint64_t least = round_up(end - start, system_page);
     if (bytes > limit)
-        bytes = least;
-    if (bytes > limit)
-        return -E2BIG;
+        return locate_tight(file, offset, length, write, limit, piece);
     piece->key = key_of(file, first, span, write);
     piece->request = (struct request){file, start, bytes, write};
     piece->in_extent = offset - start;
