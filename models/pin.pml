@@ -20,7 +20,7 @@
  *   NO_WAIT_BARRIER  none between the waiter's flag and its last look
  *   NO_REAP_BARRIER  an unpin retires a doomed slot without one of its own
  *   CHECK_FIRST      the pin looks at the state before it counts
- *   NO_IDENTITY      the pin checks that the slot is open, not that it still holds the key
+ *   NO_IDENTITY      the pin checks that the slot is open, not that it is the same generation
  *   FLAG_FIRST       the unpin looks for waiters before it counts
  *   SUM_SHORT        the counters of thread 1 are not summed
  */
@@ -34,11 +34,13 @@
 #define KEY 6
 #define WAITING 7
 
+/* A slot's life: generation * 4 + state. */
 #define LIVE 0
 #define CLOSED 1
 #define DOOMED 2
 #define EMPTY 3
 #define GONE 9
+#define state_in(life) ((life) & 3)
 
 byte memory[8];
 chan buffer[3] = [3] of { byte, byte };
@@ -93,7 +95,7 @@ inline retire_if_free()
     :: pinned == 0 ->
         d_step {
             if
-            :: memory[STATE] == DOOMED ->
+            :: state_in(memory[STATE]) == DOOMED ->
                 memory[STATE] = EMPTY;
                 translation = GONE
             :: else
@@ -120,7 +122,7 @@ inline let_go(address, value)
     seen = 0;
 #ifdef DOOM
     if
-    :: memory[STATE] == DOOMED ->
+    :: state_in(memory[STATE]) == DOOMED ->
 #ifndef NO_REAP_BARRIER
         heavy();
 #endif
@@ -139,25 +141,28 @@ inline unpin()
 
 proctype thread(byte me)
 {
-    byte pins, unpins, round, seen;
+    byte pins, unpins, round, seen, life;
     bool live;
     short pinned;
     do
     :: round < ROUNDS ->
         round++;
+        life = memory[STATE];
         if
-        :: memory[KEY] == 0 -> /* found in the hash table */
+        :: state_in(life) == LIVE && memory[KEY] == 0 ->
 #ifdef CHECK_FIRST
-            live = memory[STATE] == LIVE;
+            live = memory[STATE] == life;
 #endif
             pins++;
             store(PINS + me, pins);
 #ifndef CHECK_FIRST
-            live = memory[STATE] == LIVE;
-#ifndef NO_IDENTITY
-            live = live && memory[KEY] == 0;
+#ifdef NO_IDENTITY
+            live = state_in(memory[STATE]) == LIVE;
+#else
+            live = memory[STATE] == life;
 #endif
 #endif
+            life = 0;
             if
             :: live ->
                 live = false;
@@ -172,7 +177,7 @@ proctype thread(byte me)
                 pins--;
                 let_go(PINS + me, pins)
             fi
-        :: else
+        :: else -> life = 0
         fi
     :: else -> break
     od;
@@ -189,7 +194,7 @@ proctype thread(byte me)
 proctype other()
 {
     byte me = 2;
-    byte key = 1;
+    byte key = 1, generation;
     bool queued;
     short pinned;
 look:
@@ -198,20 +203,21 @@ look:
     :: pinned != 0 -> goto wait
     :: else
     fi;
-    store(STATE, CLOSED);
+    store(STATE, generation * 4 + CLOSED);
 #ifndef NO_CLOSE_BARRIER
     heavy();
 #endif
     sums();
     if
     :: pinned != 0 ->
-        store(STATE, LIVE);
+        store(STATE, generation * 4 + LIVE);
         goto wait
     :: else
     fi;
     translation = key;
+    generation++;
     store(KEY, key);
-    store(STATE, LIVE);
+    store(STATE, generation * 4 + LIVE);
     if
     :: key == 0 -> goto done
     :: else
@@ -289,6 +295,6 @@ init
     }
     finished == 3 && len(buffer[0]) + len(buffer[1]) + len(buffer[2]) == 0;
 #ifdef DOOM
-    assert(memory[STATE] == EMPTY)
+    assert(state_in(memory[STATE]) == EMPTY)
 #endif
 }

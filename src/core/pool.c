@@ -296,7 +296,26 @@ void pool_unpin_common(struct pool *pool, struct pool_block *block, uint32_t slo
     else
         count_common_locked(pool, slot, false);
     unlock(pool);
-    pool_let_go(pool, slot);
+    if (pool_is_awaited(pool, slot))
+        pool_unpin_slow(pool, slot);
+}
+
+uint32_t pool_walk(struct pool *pool, uint32_t slot, struct pool_key key)
+{
+    for (int steps = 0; steps < 8 && slot != POOL_NONE; steps++) {
+        if (pool_slot_holds(&pool->slots[slot], key))
+            return slot;
+        slot = atomic_load_explicit(&pool->slots[slot].next, memory_order_acquire);
+    }
+    return POOL_NONE;
+}
+
+void pool_hit_undo(struct pool *pool, struct pool_block *block, uint32_t slot, uint32_t pins)
+{
+    atomic_store_explicit(&pool_counter(block, slot)->pins, pins, memory_order_release);
+    pool_settle(block);
+    if (pool_is_awaited(pool, slot))
+        pool_unpin_slow(pool, slot);
 }
 
 /* Retiring. */
@@ -411,7 +430,7 @@ static uint32_t advance(struct pool *pool, uint32_t count, enum pool_state from,
  * has found none, there is none that was not pinned since before the call. */
 static int evict(struct pool *pool, uint32_t used, bool thorough)
 {
-    if (thorough && !machine_barrier_heavy()) /* pairs with the light one of pool_let_go */
+    if (thorough && !machine_barrier_heavy()) /* pairs with the light one of an unpin */
         return -1;
     const uint32_t half = used / 2 ? used / 2 : 1;
     const uint32_t want = pool->batch_max < half ? pool->batch_max : half;
@@ -642,7 +661,7 @@ static int pin_slow_locked(struct pool *pool, struct pool_block *block, struct w
 int pool_pin(struct pool *pool, struct pool_block *block, struct pool_key key, void *request,
              uint64_t deadline, uint32_t *slot)
 {
-    if (block && pool_hit(pool, block, key, slot))
+    if (block && (*slot = pool_hit(pool, block, key)) != POOL_NONE)
         return 0;
     struct wish wish = {.key = key, .request = request, .deadline = deadline};
     lock(pool);
@@ -701,7 +720,8 @@ void pool_doom(struct pool *pool, const struct pool_victim *victims, uint32_t co
         doom_locked(pool, &victims[i]);
         unlock(pool);
     }
-    if (!count || !machine_barrier_heavy()) /* pairs with the light one in pool_hit, pool_let_go */
+    if (!count ||
+        !machine_barrier_heavy()) /* pairs with the light one in pool_hit, and of unpins */
         return;
     for (uint32_t i = 0; i < count; i++)
         reap_unless_pinned(pool, victims[i].slot, victims[i].generation << 3 | POOL_DOOMED);

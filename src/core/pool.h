@@ -193,9 +193,10 @@ void pool_thaw(struct pool *pool, bool child);
 /* pool_counts, at one moment. */
 void pool_count(struct pool *pool, struct pool_counts *counts);
 
-/* The cold half of pool_unpin: somebody waits, or the slot is doomed; and without counters. */
-void pool_unpin_slow(struct pool *pool, uint32_t slot);
-void pool_unpin_common(struct pool *pool, struct pool_block *block, uint32_t slot);
+/* The cold halves of pool_unpin: somebody waits, or the slot is doomed; and without counters. */
+void pool_unpin_slow(struct pool *pool, uint32_t slot) __attribute__((cold));
+void pool_unpin_common(struct pool *pool, struct pool_block *block, uint32_t slot)
+    __attribute__((cold));
 
 static inline uint32_t pool_life_state(uint32_t life)
 {
@@ -216,8 +217,9 @@ static inline struct pool_counter *pool_counter(struct pool_block *block, uint32
 
 static inline uint32_t pool_hash(const struct pool *pool, struct pool_key key)
 {
-    const uintptr_t mixed = key.owner * (uintptr_t)0x9e3779b97f4a7c15 ^ key.index;
-    return (uint32_t)((mixed * (uintptr_t)0xd6e8feb86659fd93) >> pool->bucket_shift);
+    return (uint32_t)((key.owner * (uintptr_t)0x9e3779b97f4a7c15 +
+                       key.index * (uintptr_t)0xd6e8feb86659fd93) >>
+                      pool->bucket_shift);
 }
 
 static inline bool pool_slot_holds(const struct pool_slot *slot, struct pool_key key)
@@ -226,70 +228,81 @@ static inline bool pool_slot_holds(const struct pool_slot *slot, struct pool_key
            atomic_load_explicit(&slot->index, memory_order_relaxed) == key.index;
 }
 
-/* What every unpin ends with, after it has written its counter. */
-static inline void pool_let_go(struct pool *pool, uint32_t slot)
+/* What every unpin ends with, after it has written its counter: whether somebody has to be told, by
+ * pool_unpin_slow. */
+static inline bool pool_is_awaited(const struct pool *pool, uint32_t slot)
 {
     machine_barrier_light(); /* pairs with the heavy one of a waiter, and of pool_doom */
-    const uint32_t life = atomic_load_explicit(&pool->slots[slot].life, memory_order_relaxed);
-    if (atomic_load_explicit(&pool->waiting, memory_order_relaxed) ||
-        pool_life_state(life) == POOL_DOOMED)
-        pool_unpin_slow(pool, slot);
+    return atomic_load_explicit(&pool->waiting, memory_order_relaxed) ||
+           pool_life_state(atomic_load_explicit(&pool->slots[slot].life, memory_order_relaxed)) ==
+               POOL_DOOMED;
+}
+
+/* Counts an unpin; false if the thread has no counter for it. What was done with the slot comes
+ * before (release: pairs with the acquire in sums()). */
+static inline bool pool_count_unpin(struct pool_block *block, uint32_t slot)
+{
+    struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;
+    if (!counter)
+        return false;
+    atomic_store_explicit(&counter->unpins,
+                          atomic_load_explicit(&counter->unpins, memory_order_relaxed) + 1,
+                          memory_order_release);
+    return true;
 }
 
 static inline void pool_unpin(struct pool *pool, struct pool_block *block, uint32_t slot)
 {
-    struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;
-    if (!counter) {
+    if (!pool_count_unpin(block, slot))
         pool_unpin_common(pool, block, slot);
-        return;
-    }
-    /* release: pairs with the acquire in sums(); what was done with the slot comes before */
-    atomic_store_explicit(&counter->unpins,
-                          atomic_load_explicit(&counter->unpins, memory_order_relaxed) + 1,
-                          memory_order_release);
-    pool_let_go(pool, slot);
+    else if (__builtin_expect(pool_is_awaited(pool, slot), false))
+        pool_unpin_slow(pool, slot);
 }
 
+/* Takes the pin of a hit back that found its slot closed, or another's. */
+void pool_hit_undo(struct pool *pool, struct pool_block *block, uint32_t slot, uint32_t pins)
+    __attribute__((cold));
+
+/* The slot in a chain that holds the key, found without the lock: the chain may change underfoot
+ * and lead astray; that costs a look under the lock. */
+uint32_t pool_walk(struct pool *pool, uint32_t slot, struct pool_key key) __attribute__((cold));
+
 /*
- * The hit: no lock, no system call, no store but to the thread's own block. True: pinned, and to be
- * settled. False: the slow path must look.
+ * The hit: no lock, no system call, no store but to the thread's own block. The slot, pinned and to
+ * be settled; or POOL_NONE: the slow path must look.
  */
-static inline bool pool_hit(struct pool *pool, struct pool_block *block, struct pool_key key,
-                            uint32_t *slot)
+static inline uint32_t pool_hit(struct pool *pool, struct pool_block *block, struct pool_key key)
 {
-    /* A chain may change underfoot and lead astray; that costs a look under the lock. */
     uint32_t i = atomic_load_explicit(&pool->buckets[pool_hash(pool, key)], memory_order_acquire);
-    for (int steps = 0; i != POOL_NONE; steps++) {
-        if (steps == 8)
-            return false;
-        if (pool_slot_holds(&pool->slots[i], key))
-            break;
-        i = atomic_load_explicit(&pool->slots[i].next, memory_order_acquire);
-    }
     if (i == POOL_NONE)
-        return false;
+        return POOL_NONE;
+    struct pool_slot *slot = &pool->slots[i];
+    if (__builtin_expect(!pool_slot_holds(slot, key), false)) {
+        i = pool_walk(pool, i, key);
+        if (i == POOL_NONE)
+            return POOL_NONE;
+        slot = &pool->slots[i];
+    }
+    /* acquire: the key is looked at in this life or a later one; and the slot is read after it */
+    const uint32_t life = atomic_load_explicit(&slot->life, memory_order_acquire);
     struct pool_counter *counter = pool_counter(block, i);
-    if (!counter)
-        return false;
+    if (!counter || pool_life_state(life) != POOL_LIVE || !pool_slot_holds(slot, key))
+        return POOL_NONE;
     const uint32_t pins = atomic_load_explicit(&counter->pins, memory_order_relaxed);
     atomic_store_explicit(&block->note_pins, pins, memory_order_relaxed);
     atomic_store_explicit(&block->note_slot, i + 1, memory_order_release);
     atomic_store_explicit(&counter->pins, pins + 1, memory_order_release);
     machine_barrier_light(); /* pairs with the heavy one between CLOSED or DOOMED and sums() */
 
-    /* From a LIVE read here on the slot stays what it is; so its key is read after it. */
-    const uint32_t life = atomic_load_explicit(&pool->slots[i].life, memory_order_acquire);
-    if (pool_life_state(life) == POOL_LIVE && pool_slot_holds(&pool->slots[i], key)) {
-        atomic_store_explicit(&block->hits,
-                              atomic_load_explicit(&block->hits, memory_order_relaxed) + 1,
-                              memory_order_relaxed);
-        *slot = i;
-        return true;
+    /* LIVE in the same generation: from here on the slot stays what it is. */
+    if (__builtin_expect(atomic_load_explicit(&slot->life, memory_order_acquire) != life, false)) {
+        pool_hit_undo(pool, block, i, pins);
+        return POOL_NONE;
     }
-    atomic_store_explicit(&counter->pins, pins, memory_order_release);
-    pool_settle(block);
-    pool_let_go(pool, i);
-    return false;
+    atomic_store_explicit(&block->hits,
+                          atomic_load_explicit(&block->hits, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    return i;
 }
 
 #endif

@@ -92,13 +92,13 @@ int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf
     if (self->locals == LOCALS_MAX)
         return -ENOSPC;
     const uint64_t size = atomic_load_explicit(&file->size, memory_order_relaxed);
-    uint32_t slot;
-    char *data;
-    if (block && length && length <= size && offset <= size - length &&
-        piece_hit(file, block, offset, length, false, &slot, &data)) {
-        push(self, file->pool, slot, data, length, w);
-        pool_settle(block);
-        return 0;
+    if (block && length - 1 < size && offset <= size - length) {
+        const struct hit hit = piece_hit(file, block, offset, length, false);
+        if (hit.data) {
+            push(self, file->pool, hit.slot, hit.data, length, w);
+            pool_settle(block);
+            return 0;
+        }
     }
     const int saved = errno;
     const int err = pin_generic(self, file, offset, length, w);

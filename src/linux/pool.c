@@ -138,6 +138,8 @@ static int create(const struct mf_pool_limits *limits, size_t extent, uint32_t f
         return err;
     pool->extent_shift = (uint32_t)__builtin_ctzll(extent);
     pool->flags = flags;
+    if (flags & MF_POOL_DEBUG)
+        atomic_init(&pool->core.waiting, 1); /* every unpin looks closer: piece_unpin_slow */
     pool->open_max = limits->files;
     set_budget(&pool->budget, limits);
     pthread_mutex_init(&pool->files_lock, NULL);

@@ -197,12 +197,84 @@ int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool writ
 /* Pins the extent of a piece; *data is where the piece lies. Errors of pool_pin. */
 int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint32_t *slot,
               char **data);
-/* The same if it is mapped and sound; takes no lock. */
-bool piece_hit(struct mf_file *file, struct pool_block *block, uint64_t offset, size_t length,
-               bool write, uint32_t *slot, char **data);
 /* Whether the key was touched lately; remembers it. */
 bool ghost_touch(struct mf_pool *pool, struct pool_key key);
+int piece_unpin_slow(struct mf_pool *pool, uint32_t slot, bool counted, int err)
+    __attribute__((cold));
+
+/* Orders the reads of a window's bytes before that of the mark; pairs with the handler's store. */
+static inline bool extent_failed(struct mf_pool *pool, uint32_t slot)
+{
+#if defined(__aarch64__)
+    __asm__ volatile("dmb ishld" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+    return atomic_load_explicit(&pool->core.slots[slot].machine.failed, memory_order_acquire) != 0;
+}
+
+static inline struct pool_key piece_key(const struct mf_file *file, uint64_t first, uint64_t span,
+                                        bool write)
+{
+    return (struct pool_key){
+        file->serial << (SPAN_BITS + 1) | (uint64_t)write << SPAN_BITS | (span - 1), first};
+}
+
+/* The calling thread's counters if it has some already. */
+static inline struct pool_block *thread_block_ready(const struct mf_pool *pool)
+{
+    return thread_self ? thread_self->blocks[pool->index] : NULL;
+}
+
+/* Whether a piece within the file's size lies in a sound extent; else the slot is no use. */
+static inline bool extent_fits(struct mf_pool *pool, uint32_t slot, uint64_t in_extent,
+                               size_t length)
+{
+    const struct machine_slot *machine = &pool->core.slots[slot].machine;
+    return !atomic_load_explicit(&machine->failed, memory_order_relaxed) &&
+           in_extent + length <= atomic_load_explicit(&machine->length, memory_order_relaxed);
+}
+
+struct hit {
+    char *data; /* NULL: not a hit */
+    uint32_t slot;
+};
+
+void piece_hit_undo(struct mf_pool *pool, struct pool_block *block, uint32_t slot)
+    __attribute__((cold));
+
+/* Pins a piece, neither empty nor beyond the size last seen, whose extent is mapped and sound;
+ * takes no lock. To be settled. */
+static inline struct hit piece_hit(struct mf_file *file, struct pool_block *block, uint64_t offset,
+                                   size_t length, bool write)
+{
+    struct mf_pool *pool = file->pool;
+    const uint32_t shift = pool->extent_shift;
+    const uint64_t first = offset >> shift, in_extent = offset - (first << shift);
+    const uint64_t span = ((in_extent + length - 1) >> shift) + 1;
+    if (span > 1 << SPAN_BITS)
+        return (struct hit){NULL, POOL_NONE};
+    const uint32_t slot = pool_hit(&pool->core, block, piece_key(file, first, span, write));
+    if (slot == POOL_NONE)
+        return (struct hit){NULL, POOL_NONE};
+    if (__builtin_expect(!extent_fits(pool, slot, in_extent, length), false)) {
+        piece_hit_undo(pool, block, slot);
+        return (struct hit){NULL, POOL_NONE};
+    }
+    return (struct hit){
+        atomic_load_explicit(&pool->core.slots[slot].machine.base, memory_order_relaxed) +
+            in_extent,
+        slot};
+}
+
 /* Gives an extent back; debug pools unmap it. -EIO if a page of it vanished. */
-int piece_unpin(struct mf_pool *pool, uint32_t slot);
+static inline int piece_unpin(struct mf_pool *pool, uint32_t slot)
+{
+    const int err = extent_failed(pool, slot) ? -EIO : 0;
+    const bool counted = pool_count_unpin(thread_block_ready(pool), slot);
+    if (__builtin_expect(!counted || pool_is_awaited(&pool->core, slot), false))
+        return piece_unpin_slow(pool, slot, counted, err);
+    return err;
+}
 
 #endif

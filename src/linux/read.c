@@ -13,17 +13,19 @@ static size_t read_mapped(struct mf_file *file, uint64_t offset, void *buffer, s
 {
     struct mf_pool *pool = file->pool;
     struct pool_block *block = thread_block(pool);
-    uint32_t slot;
-    char *data;
-    if (!block || !piece_hit(file, block, offset, length, false, &slot, &data)) {
+    struct hit hit = {NULL, POOL_NONE};
+    if (block)
+        hit = piece_hit(file, block, offset, length, false);
+    if (!hit.data) {
         struct piece piece;
         if (piece_locate(file, offset, length, false, &piece) != 0 ||
-            !ghost_touch(pool, piece.key) || piece_pin(file, &piece, MF_NOWAIT, &slot, &data) != 0)
+            !ghost_touch(pool, piece.key) ||
+            piece_pin(file, &piece, MF_NOWAIT, &hit.slot, &hit.data) != 0)
             return 0;
     }
     pool_settle(block);
-    const size_t left = copy_guarded(buffer, data, length);
-    return piece_unpin(pool, slot) == 0 && !left ? length : 0;
+    const size_t left = copy_guarded(buffer, hit.data, length);
+    return piece_unpin(pool, hit.slot) == 0 && !left ? length : 0;
 }
 
 static ssize_t read_file(struct mf_file *file, uint64_t offset, void *buffer, size_t length,

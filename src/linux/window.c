@@ -21,8 +21,8 @@ enum {
     ANY_SLOT = POOL_NONE - 1, /* an empty window */
 };
 
-/* opaque: the pool; slot << 32 | generation; the file or the copy; a token that is right only where
- * the window was pinned. */
+/* opaque: the pool; the slot; the file of a copy; a token that is right only where the window was
+ * pinned. */
 enum { IN_POOL, IN_SLOT, IN_FILE, IN_TOKEN };
 
 static uint64_t token(const struct mf_window *w)
@@ -37,28 +37,12 @@ static bool is_pinned(const struct mf_window *w)
 
 static uint32_t slot_of(const struct mf_window *w)
 {
-    return (uint32_t)(w->opaque[IN_SLOT] >> 32);
+    return (uint32_t)w->opaque[IN_SLOT];
 }
 
 static struct mf_pool *pool_of(const struct mf_window *w)
 {
     return (struct mf_pool *)(uintptr_t)w->opaque[IN_POOL];
-}
-
-/* Orders the reads of a window's bytes before that of the mark; pairs with the handler's store. */
-static void bytes_were_read(void)
-{
-#if defined(__aarch64__)
-    __asm__ volatile("dmb ishld" ::: "memory");
-#else
-    __asm__ volatile("" ::: "memory");
-#endif
-}
-
-static bool has_failed(struct mf_pool *pool, uint32_t slot)
-{
-    bytes_were_read();
-    return atomic_load_explicit(&pool->core.slots[slot].machine.failed, memory_order_acquire) != 0;
 }
 
 static uint64_t size_seen(const struct mf_file *file)
@@ -67,12 +51,6 @@ static uint64_t size_seen(const struct mf_file *file)
 }
 
 /* Pieces. */
-
-static struct pool_key key_of(const struct mf_file *file, uint64_t first, uint64_t span, bool write)
-{
-    return (struct pool_key){
-        file->serial << (SPAN_BITS + 1) | (uint64_t)write << SPAN_BITS | (span - 1), first};
-}
 
 /* Where the budget has no room for whole extents, an extent of just the pages touched. Its key has
  * the number of pages in the place of extents, and says so in the highest bit. */
@@ -83,7 +61,8 @@ static int locate_tight(struct mf_file *file, uint64_t offset, size_t length, bo
     const uint64_t bytes = round_up(offset + length, system_page) - start;
     if (bytes > limit || bytes / system_page > 1 << SPAN_BITS)
         return -E2BIG;
-    piece->key = key_of(file, UINT64_C(1) << 63 | start / system_page, bytes / system_page, write);
+    piece->key =
+        piece_key(file, UINT64_C(1) << 63 | start / system_page, bytes / system_page, write);
     piece->request = (struct request){file, start, bytes, write};
     piece->in_extent = offset - start;
     piece->length = length;
@@ -111,36 +90,17 @@ int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool writ
     const uint64_t limit = atomic_load_explicit(&pool->budget.bytes_max, memory_order_relaxed);
     if (bytes > limit)
         return locate_tight(file, offset, length, write, limit, piece);
-    piece->key = key_of(file, first, span, write);
+    piece->key = piece_key(file, first, span, write);
     piece->request = (struct request){file, start, bytes, write};
     piece->in_extent = offset - start;
     piece->length = length;
     return 0;
 }
 
-static inline bool piece_fits(struct mf_pool *pool, uint32_t slot, uint64_t in_extent,
-                              size_t length, char **data)
+void piece_hit_undo(struct mf_pool *pool, struct pool_block *block, uint32_t slot)
 {
-    struct machine_slot *machine = &pool->core.slots[slot].machine;
-    *data = atomic_load_explicit(&machine->base, memory_order_relaxed) + in_extent;
-    return !atomic_load_explicit(&machine->failed, memory_order_relaxed) &&
-           in_extent + length <= atomic_load_explicit(&machine->length, memory_order_relaxed);
-}
-
-bool piece_hit(struct mf_file *file, struct pool_block *block, uint64_t offset, size_t length,
-               bool write, uint32_t *slot, char **data)
-{
-    struct mf_pool *pool = file->pool;
-    const uint64_t first = offset >> pool->extent_shift;
-    const uint64_t span = ((offset + length - 1) >> pool->extent_shift) - first + 1;
-    if (span > 1 << SPAN_BITS ||
-        !pool_hit(&pool->core, block, key_of(file, first, span, write), slot))
-        return false;
-    if (piece_fits(pool, *slot, offset - (first << pool->extent_shift), length, data))
-        return true;
-    pool_unpin(&pool->core, block, *slot);
+    pool_unpin(&pool->core, block, slot);
     pool_settle(block);
-    return false;
 }
 
 int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint32_t *slot,
@@ -152,13 +112,16 @@ int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint
         const int err = pool_pin(&pool->core, block, piece->key, &piece->request, deadline, slot);
         if (err)
             return err;
-        if (piece_fits(pool, *slot, piece->in_extent, piece->length, data))
+        if (extent_fits(pool, *slot, piece->in_extent, piece->length)) {
+            *data =
+                atomic_load_explicit(&pool->core.slots[*slot].machine.base, memory_order_relaxed) +
+                piece->in_extent;
             return 0;
+        }
         /* Failed, or the file has grown since: out of the way with it. */
         const struct pool_victim victim = {*slot, pool_generation(&pool->core, *slot)};
-        const bool failed = has_failed(pool, *slot);
-        pool_unpin(&pool->core, block, *slot);
-        pool_settle(block);
+        const bool failed = extent_failed(pool, *slot);
+        piece_hit_undo(pool, block, *slot);
         pool_doom(&pool->core, &victim, 1);
         const uint64_t end = piece->request.offset + piece->in_extent + piece->length;
         const int gone = failed ? file_check_range(file, end) : 0;
@@ -167,14 +130,16 @@ int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint
     }
 }
 
-int piece_unpin(struct mf_pool *pool, uint32_t slot)
+int piece_unpin_slow(struct mf_pool *pool, uint32_t slot, bool counted, int err)
 {
-    const bool failed = has_failed(pool, slot);
     const struct pool_victim victim = {slot, pool_generation(&pool->core, slot)};
-    pool_unpin(&pool->core, thread_block(pool), slot);
-    if (__builtin_expect(pool->flags & MF_POOL_DEBUG, false))
+    if (counted)
+        pool_unpin_slow(&pool->core, slot);
+    else
+        pool_unpin(&pool->core, thread_block(pool), slot);
+    if (pool->flags & MF_POOL_DEBUG)
         pool_doom(&pool->core, &victim, 1);
-    return failed ? -EIO : 0;
+    return err;
 }
 
 bool ghost_touch(struct mf_pool *pool, struct pool_key key)
@@ -257,7 +222,7 @@ static int pin_copy(struct mf_file *file, uint64_t offset, size_t length, uint32
     file_ref(file);
     *w = (struct mf_window){.data = copy, .length = length, .flags = flags | MF_WINDOW_COPY};
     w->opaque[IN_POOL] = (uintptr_t)pool;
-    w->opaque[IN_SLOT] = (uint64_t)ANY_SLOT << 32;
+    w->opaque[IN_SLOT] = ANY_SLOT;
     w->opaque[IN_FILE] = (uintptr_t)file;
     w->opaque[IN_TOKEN] = token(w);
     settle_copy();
@@ -273,9 +238,16 @@ static inline void fill(struct mf_window *w, struct mf_pool *pool, uint32_t slot
     w->length = length;
     w->flags = flags;
     w->opaque[IN_POOL] = (uintptr_t)pool;
-    w->opaque[IN_SLOT] =
-        (uint64_t)slot << 32 | (slot == ANY_SLOT ? 0 : pool_generation(&pool->core, slot));
+    w->opaque[IN_SLOT] = slot;
     w->opaque[IN_FILE] = 0;
+    w->opaque[IN_TOKEN] = token(w);
+}
+
+static void fill_empty(struct mf_window *w, struct mf_pool *pool, uint32_t flags)
+{
+    *w = (struct mf_window){.flags = flags};
+    w->opaque[IN_POOL] = (uintptr_t)pool;
+    w->opaque[IN_SLOT] = ANY_SLOT;
     w->opaque[IN_TOKEN] = token(w);
 }
 
@@ -335,7 +307,7 @@ pin_generic(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags
         const bool zero_beyond =
             flags & MF_ZERO_END && end == size_seen(file) && (end & (system_page - 1)) == 0;
         if (!length && !zero_beyond)
-            fill(w, file->pool, ANY_SLOT, NULL, 0, flags);
+            fill_empty(w, file->pool, flags);
         else if (zero_beyond || file->copy_only)
             err = pin_copy(file, offset, length, flags, w);
         else
@@ -348,17 +320,19 @@ pin_generic(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags
 int mf_window_pin(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
                   uint64_t deadline, struct mf_window *w)
 {
-    struct mf_pool *pool = file->pool;
-    struct pool_block *block = thread_block(pool);
-    uint32_t slot;
-    char *data;
     /* The short way: read, or written as allowed, not empty, within the size last seen. */
-    if (!(flags & ~(uint32_t)(MF_WRITE | MF_MAY_COPY)) && block && length && !is_pinned(w) &&
-        offset <= INT64_MAX && length <= size_seen(file) && offset <= size_seen(file) - length &&
-        piece_hit(file, block, offset, length, flags & MF_WRITE, &slot, &data)) {
-        fill(w, pool, slot, data, length, flags);
-        pool_settle(block);
-        return 0;
+    struct mf_pool *pool = file->pool;
+    struct pool_block *block = thread_block_ready(pool);
+    const uint64_t size = size_seen(file);
+    if (__builtin_expect(block && !(flags & ~(uint32_t)(MF_WRITE | MF_MAY_COPY)) && !is_pinned(w) &&
+                             length - 1 < size && offset <= size - length,
+                         true)) {
+        const struct hit hit = piece_hit(file, block, offset, length, flags & MF_WRITE);
+        if (__builtin_expect(hit.data != NULL, true)) {
+            fill(w, pool, hit.slot, hit.data, length, flags);
+            pool_settle(block);
+            return 0;
+        }
     }
     return pin_generic(file, offset, length, flags, deadline, w);
 }
@@ -393,14 +367,14 @@ int mf_window_check(const struct mf_window *w)
     if (!is_pinned(w))
         return -EINVAL;
     const bool mapped = slot_of(w) != ANY_SLOT;
-    if (mapped && has_failed(pool_of(w), slot_of(w)))
+    if (mapped && extent_failed(pool_of(w), slot_of(w)))
         return -EIO;
     if (!mapped || !(w->flags & MF_CHECK_SIZE))
         return 0;
     const int saved = errno;
     int err = file_check_range(file_of(w), end_of(w));
     /* A fault may have come between the two looks. */
-    if (!err && has_failed(pool_of(w), slot_of(w)))
+    if (!err && extent_failed(pool_of(w), slot_of(w)))
         err = -EIO;
     errno = saved;
     return err;
@@ -418,7 +392,7 @@ int mf_window_sync(const struct mf_window *w)
     const uintptr_t start = (uintptr_t)w->data & ~(uintptr_t)(system_page - 1);
     const uintptr_t end = round_up((uintptr_t)w->data + w->length, system_page);
     int err = msync((void *)start, end - start, MS_SYNC) == 0 ? 0 : -errno;
-    if (!err && has_failed(pool_of(w), slot_of(w)))
+    if (!err && extent_failed(pool_of(w), slot_of(w)))
         err = -EIO;
     errno = saved;
     return err;
@@ -445,8 +419,6 @@ int mf_window_unpin(struct mf_window *w)
     const uint32_t slot = slot_of(w);
     if (__builtin_expect(slot == ANY_SLOT, false))
         return unpin_copy(w);
-    if (__builtin_expect(pool_generation(&pool->core, slot) != (uint32_t)w->opaque[IN_SLOT], false))
-        return -EINVAL;
     memset(w, 0, sizeof(*w));
     return piece_unpin(pool, slot);
 }
