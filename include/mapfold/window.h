@@ -10,8 +10,8 @@
  *
  * Rules for the caller:
  *  - Functions return 0 or a count, or a negative errno, and then have changed nothing.
- *  - A struct mf_window belongs to the caller and stays where it is: it is neither copied nor moved
- *    while pinned. Any thread may check, sync or unpin it, one at a time; unpin clears it.
+ *  - A struct mf_window belongs to the caller and stays where it is: it is zeroed before its first
+ *    use, and neither copied nor moved while pinned. Any thread may check, sync or unpin it, one at a time; unpin clears it.
  *  - The bytes of a window are the file's own: they change when the file is written. A file that is
  *    cut short under a window raises SIGBUS at the next touch, as with mmap(2), unless
  *    mf_fault_install was called; then the lost pages read as zeros, and mf_window_check and
@@ -67,7 +67,7 @@ struct mf_pool_stats {
     uint32_t maps;           /* kernel maps; a bound, since the kernel merges neighbours */
     uint32_t files_open;     /* descriptors of files opened by path */
     uint64_t pinned;         /* pins not yet unpinned, copies left out */
-    uint64_t hits;           /* pins served without a lock */
+    uint64_t hits;           /* pins that found their extent mapped */
     uint64_t misses;         /* pins that installed an extent */
     uint64_t revived;        /* pins that found their extent evicted but not yet reused */
     uint64_t copies;         /* pins served by a private copy */
@@ -193,7 +193,8 @@ MF_PUBLIC uint64_t mf_deadline_in(uint64_t nanoseconds);
  * 0;
  * -ERANGE    ends past the end of the file as last seen (seen again before it is refused)
  * -E2BIG     the pages it touches are more than the pool's bytes (or 2^24 of its extents)
- * -EAGAIN    MF_NOWAIT, and everything is pinned
+ * -EAGAIN    MF_NOWAIT, and everything is pinned; or the kernel refuses membarrier(2), without which
+ *            nothing can be evicted
  * -ETIMEDOUT the deadline came, and everything is pinned
  * -EINVAL    unknown flag, w still pinned, or offset + length beyond 2^63 - 1
  * -EACCES    MF_WRITE on a file opened without MF_FILE_WRITE
@@ -241,13 +242,13 @@ MF_PUBLIC int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length,
 MF_PUBLIC int mf_local_unpin(struct mf_window *w);
 
 /*
- * Reads or writes bytes of a file as pread(2) and pwrite(2) do, by copying where an extent is
- * mapped and mf_fault_install was called, by system calls otherwise. Never raises a signal for the
- * file's sake. The count may be short: at the end of the file (0 there), or before a page that
- * cannot be read. flags: MF_CHECK_SIZE or 0.
- * The count; -EINVAL (flags, offset); -EIO (the first byte's page cannot be read or written, or
- * vanished meanwhile); -EBADF (mf_write without MF_FILE_WRITE); -ESTALE, -EMFILE; what open(2),
- * pread(2) or pwrite(2) says. mf_read of a buffer that faults is a fault of the program's own.
+ * Reads or writes bytes of a file as pread(2) and pwrite(2) do. Reads are copies where an extent is
+ * mapped and mf_fault_install was called; what goes wrong with a copy is asked of pread(2). Never
+ * raises a signal for the file's sake. The count may be short: at the end of the file (0 there), or
+ * before a page that cannot be read. flags: MF_CHECK_SIZE or 0. Blocks for the file system only.
+ * The count; -EINVAL (flags, offset); -EIO (the first byte's page cannot be read or written);
+ * -EBADF (mf_write without MF_FILE_WRITE); -ESTALE, -EMFILE; what open(2), pread(2) or pwrite(2)
+ * says. mf_read of a buffer that faults is a fault of the program's own.
  */
 MF_PUBLIC ssize_t mf_read(struct mf_file *file, uint64_t offset, void *buffer, size_t length,
                           uint32_t flags);
