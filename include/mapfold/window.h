@@ -94,7 +94,7 @@ MF_PUBLIC int mf_pool_create(const struct mf_pool_limits *limits, size_t extent,
 /*
  * Changes the limits, giving up idle extents, and closing descriptors, where the new ones are
  * lower. With pool = NULL it sets what all pools of the process may hold together (no limit at
- * first).
+ * first; files are not counted). Not by two threads at once.
  * 0; -EINVAL as mf_pool_create; -EBUSY (more is pinned, or open and not closable, than the new
  * limits allow: nothing is changed, though idle extents may be gone).
  */

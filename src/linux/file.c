@@ -488,21 +488,17 @@ static void close_file(struct mf_file *file)
 int mf_file_close_many(struct mf_file *const *files, size_t count)
 {
     const int saved = errno;
-    for (size_t i = 0; i < count;) {
+    for (size_t i = 0, n; i < count; i += n) {
+        n = 1;
+        if (!files[i])
+            continue;
         /* Neighbours of one pool go together. */
-        size_t n = 1;
-        while (i + n < count &&
-               (!files[i] || !files[i + n] || files[i + n]->pool == files[i]->pool))
+        while (i + n < count && (!files[i + n] || files[i + n]->pool == files[i]->pool))
             n++;
-        struct mf_pool *pool = NULL;
-        for (size_t k = i; k < i + n; k++)
-            pool = files[k] ? files[k]->pool : pool;
-        if (pool)
-            files_forget(pool, files + i, n);
+        files_forget(files[i]->pool, files + i, n);
         for (size_t k = i; k < i + n; k++)
             if (files[k])
                 close_file(files[k]);
-        i += n;
     }
     errno = saved;
     return 0;

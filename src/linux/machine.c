@@ -8,9 +8,11 @@
 #include "linux/system.h"
 
 bool machine_fences;
+uint64_t system_page;
 
-static void choose_barrier(void)
+static void start(void)
 {
+    system_page = (uint64_t)sysconf(_SC_PAGESIZE);
     machine_fences =
         MACHINE_ALWAYS_FENCES || system_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0;
 }
@@ -18,7 +20,7 @@ static void choose_barrier(void)
 void machine_start(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, choose_barrier);
+    pthread_once(&once, start);
 }
 
 bool machine_barrier_heavy(void)

@@ -122,7 +122,7 @@ static void set_budget(struct budget *budget, const struct mf_pool_limits *limit
 static int create(const struct mf_pool_limits *limits, size_t extent, uint32_t flags,
                   struct mf_pool **out)
 {
-    system_page = (uint64_t)sysconf(_SC_PAGESIZE);
+    machine_start();
     int err = check_limits(limits);
     if (err)
         return err;
@@ -131,7 +131,6 @@ static int create(const struct mf_pool_limits *limits, size_t extent, uint32_t f
     if (flags & ~(uint32_t)MF_POOL_DEBUG || !is_power(extent) || extent < system_page ||
         limits->bytes < extent || extent > UINT64_C(1) << 40)
         return -EINVAL;
-    machine_start();
     struct mf_pool *pool;
     err = lay_out(&pool, limits);
     if (err)

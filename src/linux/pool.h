@@ -119,7 +119,7 @@ struct thread {
     struct mf_window *local[LOCALS_MAX];
 };
 
-extern uint64_t system_page; /* bytes; set before the first pool exists */
+extern uint64_t system_page; /* bytes; constant after machine_start */
 
 static inline uint64_t round_up(uint64_t value, uint64_t to)
 {

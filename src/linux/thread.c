@@ -26,7 +26,6 @@ static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct thread *all_threads, *free_threads; /* under registry_lock */
 static pthread_key_t thread_key;
 static int thread_key_error;
-uint64_t system_page;
 
 void *metadata_map(size_t bytes)
 {
@@ -114,6 +113,8 @@ static void fork_child(void)
             fix_files(pool_at(i));
             pthread_mutex_unlock(&pool_at(i)->files_lock);
             pool_thaw(&pool_at(i)->core, true);
+            if (pool_at(i)->flags & MF_POOL_DEBUG)
+                atomic_store_explicit(&pool_at(i)->core.waiting, 1, memory_order_relaxed);
         }
     pthread_mutex_unlock(&registry_lock);
 }

@@ -185,9 +185,8 @@ static int reserve_copy(struct mf_pool *pool, size_t bytes)
 
 static void settle_copy(void)
 {
-    struct thread *self = thread_record();
-    if (self)
-        self->copying_in = NULL;
+    if (thread_self)
+        thread_self->copying_in = NULL;
 }
 
 static void release_copy(struct mf_pool *pool, size_t bytes)

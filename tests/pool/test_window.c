@@ -777,6 +777,55 @@ static void a_path_is_found_again_after_the_directory_has_changed(void **state)
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
+/* CASES 38 */
+static void files_of_several_pools_are_closed_in_one_call(void **state)
+{
+    (void)state;
+    struct mf_pool *a = make_pool(64 * page, 16, 4, 4 * page);
+    struct mf_pool *b = make_pool(64 * page, 16, 4, 4 * page);
+    const char *path = make_bytes("group", 4 * page, 1);
+    struct mf_file *files[6] = {NULL};
+    files[1] = open_file(a, path, 0);
+    files[2] = open_file(b, path, 0);
+    files[4] = open_file(b, path, 0);
+    struct mf_window w = {0}, held = {0};
+    for (unsigned i = 0; i < 6; i++)
+        if (files[i]) {
+            assert_int_equal(mf_window_pin(files[i], 0, page, 0, MF_NOWAIT, &w), 0);
+            assert_int_equal(mf_window_unpin(&w), 0);
+        }
+    assert_int_equal(mf_window_pin(files[4], 0, page, 0, MF_NOWAIT, &held), 0);
+    assert_int_equal(mf_file_close_many(files, 6), 0);
+    unsigned lines;
+    assert_int_equal(mapped_bytes(&lines), 4 * page);
+    assert_bytes(held.data, 0, page, 1);
+    assert_int_equal(mf_window_unpin(&held), 0);
+    assert_int_equal(mapped_bytes(&lines), 0);
+    assert_int_equal(mf_pool_destroy(a), 0);
+    assert_int_equal(mf_pool_destroy(b), 0);
+}
+
+static struct mf_pool *debug_pool;
+static struct mf_file *debug_file;
+static void unpin_in_a_debug_pool(void)
+{
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(debug_file, 0, page, 0, MF_NOWAIT, &w), 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    assert_int_equal(stats_of(debug_pool).maps, 0);
+}
+
+static void a_debug_pool_is_one_in_the_child_too(void **state)
+{
+    (void)state;
+    const struct mf_pool_limits limits = {64 * page, 16, 4};
+    assert_int_equal(mf_pool_create(&limits, 0, MF_POOL_DEBUG, &debug_pool), 0);
+    debug_file = open_file(debug_pool, make_bytes("debug2", 8 * page, 1), 0);
+    assert_int_equal(in_child(unpin_in_a_debug_pool), 0);
+    mf_file_close(debug_file);
+    assert_int_equal(mf_pool_destroy(debug_pool), 0);
+}
+
 static void sixty_four_pools_exist_and_no_more(void **state)
 {
     (void)state;
@@ -818,6 +867,8 @@ int main(void)
         cmocka_unit_test(out_of_descriptors_the_pools_own_are_closed),
         cmocka_unit_test(a_thousand_hits_take_no_lock_and_map_nothing),
         cmocka_unit_test(a_path_is_found_again_after_the_directory_has_changed),
+        cmocka_unit_test(files_of_several_pools_are_closed_in_one_call),
+        cmocka_unit_test(a_debug_pool_is_one_in_the_child_too),
         cmocka_unit_test(sixty_four_pools_exist_and_no_more),
     };
     return cmocka_run_group_tests(tests, begin_directory, end_directory);
