@@ -22,6 +22,24 @@
 
 #include <mapfold/window.h>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* An emulator has maps and signals of its own, and cannot be started again by exec. */
+static inline bool emulated(void)
+{
+    return getenv("MESON_EXE_WRAPPER") != NULL;
+}
+
 static char directory[64];
 static uint64_t page;
 
