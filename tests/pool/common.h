@@ -61,8 +61,8 @@ static inline int end_directory(void **state)
 
 static inline const char *path_of(const char *name)
 {
-    static char paths[4][128];
-    static unsigned turn;
+    static _Thread_local char paths[4][128];
+    static _Thread_local unsigned turn;
     char *path = paths[turn++ % 4];
     snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
     return path;

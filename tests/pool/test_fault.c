@@ -274,6 +274,8 @@ static void a_fault_anywhere_else_kills_as_without_us(void **state)
     void (*const deeds[])(void) = {touch_a_foreign_map, touch_after_unpin, send_the_signal,
                                    touch_with_the_signal_blocked};
     for (unsigned i = 0; i < sizeof(deeds) / sizeof(deeds[0]); i++) {
+        if (emulated() && deeds[i] == touch_with_the_signal_blocked)
+            continue; /* an emulator does not die of it */
         const int status = in_child(deeds[i]);
         assert_true(killed(status));
     }
