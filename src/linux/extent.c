@@ -35,6 +35,7 @@ static size_t length_of(struct mf_pool *pool, uint32_t slot)
     return atomic_load_explicit(&payload(pool, slot)->length, memory_order_relaxed);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): kept, to be written through */
 static void set_place(struct mf_pool *pool, uint32_t slot, char *base, size_t length)
 {
     atomic_store_explicit(&payload(pool, slot)->base, base, memory_order_relaxed);

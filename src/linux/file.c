@@ -227,6 +227,14 @@ static int reserve_fd_locked(struct mf_pool *pool)
     return err;
 }
 
+static bool same_file(const struct file_identity *a, const struct file_identity *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->birth_sec == b->birth_sec &&
+           a->birth_nsec == b->birth_nsec && a->handle_type == b->handle_type &&
+           a->handle_bytes == b->handle_bytes &&
+           memcmp(a->handle, b->handle, sizeof(a->handle)) == 0;
+}
+
 static int open_again(struct mf_file *file)
 {
     const int fd = open_path(file->pool, file->path, file->write);
@@ -235,7 +243,7 @@ static int open_again(struct mf_file *file)
     struct stat st;
     struct file_identity identity;
     int err = file_identify(fd, &st, &identity);
-    if (!err && memcmp(&identity, &file->identity, sizeof(identity)) != 0)
+    if (!err && !same_file(&identity, &file->identity))
         err = -ESTALE;
     if (err) {
         close(fd);

@@ -88,11 +88,11 @@ static inline void machine_event_clear(struct machine_event *event)
 void machine_event_set(struct machine_event *event);
 bool machine_event_wait(struct machine_event *event, uint64_t deadline);
 
-void *machine_chunk(struct pool *pool, size_t bytes);
-bool machine_admit(struct pool *pool, uint32_t slot, void *request);
-int machine_install(struct pool *pool, uint32_t slot, void *request);
-void machine_drop(struct pool *pool, const uint32_t *slots, uint32_t count);
-void machine_retire(struct pool *pool, uint32_t slot);
+void *machine_chunk(struct pool *core, size_t bytes);
+bool machine_admit(struct pool *core, uint32_t slot, void *request);
+int machine_install(struct pool *core, uint32_t slot, void *request);
+void machine_drop(struct pool *core, const uint32_t *slots, uint32_t count);
+void machine_retire(struct pool *core, uint32_t slot);
 
 /* A dropped extent is still mapped; its pages come back when touched. */
 static inline void machine_restore(struct pool *pool, uint32_t slot)
