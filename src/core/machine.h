@@ -28,9 +28,10 @@
  *                           it could not be had; then nothing is evicted.
  *   void *machine_chunk(struct pool *, size_t bytes)
  *                           zeroed memory for counters, kept as long as the pool; NULL: none
- *   bool machine_admit(struct pool *, uint32_t slot, void *request)             (l)
+ *   int machine_admit(struct pool *, uint32_t slot, void *request)              (l)
  *                           whether the budget allows the request to be installed in this slot, in
- *                           place of what it holds; true reserves it
+ *                           place of what it holds: 1 and reserved; 0: not now; or a negative error
+ *                           number: never, whatever is given up
  *   int machine_install(struct pool *, uint32_t slot, void *request)            (w)
  *                           installs the translation the request asks for, after admit, in place of
  *                           the dropped one if there is one. On failure a negative error number:

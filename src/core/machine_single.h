@@ -62,12 +62,12 @@ static inline void *machine_chunk(struct pool *pool, size_t bytes)
     return NULL;
 }
 
-static inline bool machine_admit(struct pool *pool, uint32_t slot, void *request)
+static inline int machine_admit(struct pool *pool, uint32_t slot, void *request)
 {
     (void)pool;
     (void)slot;
     (void)request;
-    return true;
+    return 1;
 }
 
 static inline int machine_install(struct pool *pool, uint32_t slot, void *request)

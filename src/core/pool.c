@@ -336,14 +336,16 @@ static void retire_locked(struct pool *pool, uint32_t slot)
 }
 
 /* After a heavy barrier since the slot was doomed. Two may try at once: the second finds it gone.
- */
-static void reap_unless_pinned(struct pool *pool, uint32_t slot, uint32_t doomed)
+ * During a fork the evictor leaves the slot to whoever unpinned it, or to the next round. */
+static void reap_unless_pinned(struct pool *pool, uint32_t slot, uint32_t doomed, bool evictor)
 {
     if (life_of(pool, slot) != doomed || pool_pinned(pool, slot))
         return;
     lock(pool);
-    wait_for_thaw_locked(pool);
-    if (life_of(pool, slot) == doomed)
+    /* A fork waits for the evictor, so the evictor must not wait for the fork. */
+    while (pool->frozen && !evictor)
+        sleep_for_change_locked(pool);
+    if (!pool->frozen && life_of(pool, slot) == doomed)
         retire_locked(pool, slot);
     unlock(pool);
 }
@@ -353,11 +355,11 @@ static void reap_unless_pinned(struct pool *pool, uint32_t slot, uint32_t doomed
  * saw LIVE before another thread doomed the slot: pairs with the light one in pool_hit. Where it
  * cannot be had, the slot is left to the evictor.
  */
-static void reap(struct pool *pool, uint32_t slot)
+static void reap(struct pool *pool, uint32_t slot, bool evictor)
 {
     const uint32_t life = life_of(pool, slot);
     if (pool_life_state(life) == POOL_DOOMED && machine_barrier_heavy())
-        reap_unless_pinned(pool, slot, life);
+        reap_unless_pinned(pool, slot, life, evictor);
 }
 
 /* Eviction. The evictor is one thread at a time; hand, seen and batch are its own. */
@@ -383,7 +385,7 @@ static uint32_t choose(struct pool *pool, uint32_t used, uint32_t steps, uint32_
             struct pool_slot *slot = &pool->slots[slots[i]];
             const uint32_t state = state_of(pool, slots[i]);
             if (state == POOL_DOOMED && sum.pins[i] == sum.unpins[i])
-                reap(pool, slots[i]);
+                reap(pool, slots[i], true);
             if (state != POOL_LIVE || sum.pins[i] != sum.unpins[i])
                 continue;
             const bool recent = slot->seen != sum.pins[i];
@@ -507,28 +509,33 @@ static int pin_found_locked(struct pool *pool, struct pool_block *block, uint32_
 }
 
 /*
- * A slot in which the request may be installed, out of all lists and not in the hash table, or
- * POOL_NONE. May let go of the lock, and then *again is set and the result is POOL_NONE.
+ * Finds a slot in which the request may be installed, out of all lists and not in the hash table.
+ * 1: *slot is it; 0: there is none; TAKE_AGAIN: the lock was let go, look again; else an error.
  */
-static uint32_t take_locked(struct pool *pool, void *request, bool *again)
+enum { TAKE_AGAIN = 2 };
+static int take_locked(struct pool *pool, void *request, uint32_t *slot)
 {
-    const uint32_t empty = pop_empty_locked(pool);
-    if (empty != POOL_NONE) {
-        if (machine_admit(pool, empty, request))
-            return empty;
-        push_empty_locked(pool, empty);
+    *slot = pop_empty_locked(pool);
+    if (*slot != POOL_NONE) {
+        const int admitted = machine_admit(pool, *slot, request);
+        if (admitted > 0)
+            return admitted;
+        push_empty_locked(pool, *slot);
+        if (admitted < 0)
+            return admitted;
     }
-    const uint32_t idle = pool->idle_head;
-    if (idle == POOL_NONE)
-        return POOL_NONE;
-    if (machine_admit(pool, idle, request)) {
-        remove_idle_locked(pool, idle);
-        unhash_locked(pool, idle);
-        return idle;
+    *slot = pool->idle_head;
+    if (*slot == POOL_NONE)
+        return 0;
+    const int admitted = machine_admit(pool, *slot, request);
+    if (admitted > 0) {
+        remove_idle_locked(pool, *slot);
+        unhash_locked(pool, *slot);
+    } else if (!admitted) {
+        retire_oldest_idle_locked(pool);
+        return TAKE_AGAIN;
     }
-    retire_oldest_idle_locked(pool);
-    *again = true;
-    return POOL_NONE;
+    return admitted;
 }
 
 /* Installs the translation in the slot and pins it. Lets go of the lock meanwhile. */
@@ -608,7 +615,8 @@ static int make_room_locked(struct pool *pool, struct wish *wish)
         return -MF_EAGAIN;
     if (!wish->queued) {
         enqueue_locked(&pool->starving, &wish->waiter);
-        atomic_fetch_add_explicit(&pool->waiting, 1, memory_order_relaxed);
+        /* seq_cst: pairs with pool_budget_changed */
+        atomic_fetch_add_explicit(&pool->waiting, 1, memory_order_seq_cst);
         wish->queued = true;
         pool->counts.waits++;
         if (is_first_locked(pool, wish))
@@ -635,12 +643,12 @@ static int pin_slow_locked(struct pool *pool, struct pool_block *block, struct w
             sleep_for_change_locked(pool);
             continue;
         }
-        bool again = false;
-        *slot = is_first_locked(pool, wish) ? take_locked(pool, wish->request, &again) : POOL_NONE;
-        if (again)
+        int err = is_first_locked(pool, wish) ? take_locked(pool, wish->request, slot) : 0;
+        if (err < 0)
+            return err;
+        if (err == TAKE_AGAIN)
             continue;
-        int err;
-        if (*slot != POOL_NONE) {
+        if (err) {
             err = fill_locked(pool, block, *slot, wish->key, wish->request);
             if (err != -MF_ENOMEM)
                 return err;
@@ -675,7 +683,7 @@ int pool_pin(struct pool *pool, struct pool_block *block, struct pool_key key, v
 
 void pool_unpin_slow(struct pool *pool, uint32_t slot)
 {
-    reap(pool, slot);
+    reap(pool, slot, false);
     if (!atomic_load_explicit(&pool->waiting, memory_order_relaxed))
         return;
     lock(pool);
@@ -683,6 +691,25 @@ void pool_unpin_slow(struct pool *pool, uint32_t slot)
         pool->hand = slot; /* where the waiter will look first */
     signal_starving_locked(pool);
     unlock(pool);
+}
+
+void pool_budget_changed(struct pool *pool)
+{
+    if (!atomic_load_explicit(&pool->waiting, memory_order_seq_cst))
+        return;
+    lock(pool);
+    signal_starving_locked(pool);
+    unlock(pool);
+}
+
+bool pool_counter_ready(struct pool *pool, struct pool_block *block, uint32_t slot)
+{
+    if (!block)
+        return false;
+    lock(pool);
+    const bool ready = counter_grow(pool, block, slot) != NULL;
+    unlock(pool);
+    return ready;
 }
 
 static void doom_locked(struct pool *pool, const struct pool_victim *victim)
@@ -724,7 +751,7 @@ void pool_doom(struct pool *pool, const struct pool_victim *victims, uint32_t co
         !machine_barrier_heavy()) /* pairs with the light one in pool_hit, and of unpins */
         return;
     for (uint32_t i = 0; i < count; i++)
-        reap_unless_pinned(pool, victims[i].slot, victims[i].generation << 3 | POOL_DOOMED);
+        reap_unless_pinned(pool, victims[i].slot, victims[i].generation << 3 | POOL_DOOMED, false);
 }
 
 uint32_t pool_shrink(struct pool *pool, uint32_t count)
@@ -779,6 +806,28 @@ void pool_freeze(struct pool *pool)
         sleep_for_change_locked(pool);
 }
 
+/* Ends what a thread that is gone had in progress: its pin is taken back, its unpin completed. Both
+ * hold however far it had come. */
+static void undo_note(struct pool_block *block)
+{
+    const uint32_t note = atomic_load_explicit(&block->note_slot, memory_order_relaxed);
+    if (!note)
+        return;
+    struct pool_counter *counter = pool_counter(block, (note & ~(uint32_t)POOL_NOTE_UNPIN) - 1);
+    if (note & POOL_NOTE_UNPIN)
+        atomic_store_explicit(&counter->unpins,
+                              atomic_load_explicit(&block->note_unpins, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+    else
+        atomic_store_explicit(&counter->pins,
+                              atomic_load_explicit(&block->note_pins, memory_order_relaxed),
+                              memory_order_relaxed);
+    uint64_t *mark = atomic_load_explicit(&block->note_mark, memory_order_relaxed);
+    if (mark)
+        *mark = 0;
+    pool_settle(block);
+}
+
 void pool_thaw(struct pool *pool, bool child)
 {
     pool->frozen = false;
@@ -791,16 +840,8 @@ void pool_thaw(struct pool *pool, bool child)
     pool->changes = pool->starving = (struct pool_queue){NULL, NULL};
     atomic_store_explicit(&pool->waiting, 0, memory_order_relaxed);
     for (struct pool_block *block = atomic_load_explicit(&pool->blocks, memory_order_relaxed);
-         block; block = block->next) {
-        const uint32_t note = atomic_load_explicit(&block->note_slot, memory_order_relaxed);
-        if (!note)
-            continue;
-        struct pool_counter *counter = pool_counter(block, note - 1);
-        atomic_store_explicit(&counter->pins,
-                              atomic_load_explicit(&block->note_pins, memory_order_relaxed),
-                              memory_order_relaxed);
-        pool_settle(block);
-    }
+         block; block = block->next)
+        undo_note(block);
     unlock(pool);
 }
 

@@ -12,7 +12,10 @@
  *    gone, with its counters as they are; it is never taken out. A thread without one passes NULL,
  *    and pays with the lock.
  *  - pool_pin gives a slot that stays what it is until pool_unpin, which any thread may call.
- * Between a pin and pool_settle a fork leaves no trace of the pin in the child.
+ *  - Between a pin and pool_settle a fork leaves no trace of the pin in the child; between
+ *    pool_unpin_note and pool_settle it leaves the slot unpinned there. In both cases the word that
+ *    was given as the owner's mark is 0 in the child, so that owner and counters agree. Without
+ *    counters (block NULL, or memory out) this promise is not made.
  *  - pool_pin may sleep, and calls the machine. pool_unpin never waits for pins.
  *  - Only pool_pinned and pool_hit may be called from a handler that has interrupted another call,
  *    and of these pool_hit only with a block that the interrupted call does not use.
@@ -29,6 +32,7 @@ enum {
     POOL_SLOTS_MAX = 1 << 16,
     POOL_CHUNK = 256, /* slots whose counters stand together: 2 KiB */
     POOL_STRIDE = 16, /* the most slots looked at in one hold of the lock, beside a hash chain */
+    POOL_NOTE_UNPIN = 1 << 30,
 };
 
 /*
@@ -78,9 +82,12 @@ struct pool_counter {
 
 /* One thread's counters. Zero all of it, then pool_block_add. */
 struct pool_block {
-    /* A pin in progress: slot + 1, and that counter's pins before it. For pool_thaw. */
+    /* What is in progress, for pool_thaw: slot + 1, with POOL_NOTE_UNPIN for an unpin; that
+     * counter's pins before the pin, and unpins before the unpin; the owner's mark, or NULL. */
     _Atomic uint32_t note_slot;
     _Atomic uint32_t note_pins;
+    _Atomic uint32_t note_unpins;
+    _Atomic(uint64_t *) note_mark;
     _Atomic uintptr_t hits;
     struct pool_block *next; /* constant once added */
     _Atomic(struct pool_counter *) chunk[POOL_SLOTS_MAX / POOL_CHUNK];
@@ -156,12 +163,20 @@ void pool_block_add(struct pool *pool, struct pool_block *block);
  * Pins the slot that holds key; where none does, installs one as request says, reusing idle slots.
  * deadline: 0 = do not wait for others' pins, UINT64_MAX = for ever.
  * 0; -EAGAIN (all is pinned and deadline is 0, or there is no heavy barrier), -ETIMEDOUT; what
- * machine_install says.
+ * machine_admit and machine_install say.
  */
 int pool_pin(struct pool *pool, struct pool_block *block, struct pool_key key, void *request,
              uint64_t deadline, uint32_t *slot);
 
-/* The pin is the caller's to keep. */
+/* Before a pin: the word, not 0 once it is settled, by which its owner knows that there is one;
+ * NULL: none. It goes for all pins until the next call. */
+static inline void pool_mark(struct pool_block *block, uint64_t *mark)
+{
+    if (block)
+        atomic_store_explicit(&block->note_mark, mark, memory_order_relaxed);
+}
+
+/* The pin is the caller's to keep, or the unpin done. */
 static inline void pool_settle(struct pool_block *block)
 {
     if (block)
@@ -177,6 +192,14 @@ struct pool_victim {
     uint32_t generation;
 };
 void pool_doom(struct pool *pool, const struct pool_victim *victims, uint32_t count);
+
+/* The budget has grown, or its limits changed: whoever waits for it looks again. The change comes
+ * before, sequentially consistent: pairs with a waiter's raising of `waiting` before it asks
+ * machine_admit, which reads so too. */
+void pool_budget_changed(struct pool *pool);
+
+/* Makes the counter that an unpin needs; false: memory is out. */
+bool pool_counter_ready(struct pool *pool, struct pool_block *block, uint32_t slot);
 
 /* Evicts and retires up to count slots that nobody has pinned; the number that went. */
 uint32_t pool_shrink(struct pool *pool, uint32_t count);
@@ -236,6 +259,24 @@ static inline bool pool_is_awaited(const struct pool *pool, uint32_t slot)
     return atomic_load_explicit(&pool->waiting, memory_order_relaxed) ||
            pool_life_state(atomic_load_explicit(&pool->slots[slot].life, memory_order_relaxed)) ==
                POOL_DOOMED;
+}
+
+/*
+ * Notes that an unpin is in progress; false (and nothing noted) if the thread has no counter for
+ * it. Also turns the note of a pin of the same slot into that of its unpin, by the one store of
+ * note_slot: both leave the child the same sum.
+ */
+static inline bool pool_unpin_note(struct pool_block *block, uint32_t slot, uint64_t *mark)
+{
+    const struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;
+    if (!counter)
+        return false;
+    atomic_store_explicit(&block->note_unpins,
+                          atomic_load_explicit(&counter->unpins, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&block->note_mark, mark, memory_order_relaxed);
+    atomic_store_explicit(&block->note_slot, (slot + 1) | POOL_NOTE_UNPIN, memory_order_release);
+    return true;
 }
 
 /* Counts an unpin; false if the thread has no counter for it. What was done with the slot comes

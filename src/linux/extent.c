@@ -122,11 +122,14 @@ static void detach(struct mf_pool *pool, uint32_t slot)
 /* The machine's functions. */
 
 /* What is given up by a shorter request is given back when the old extent is gone: in install. */
-bool machine_admit(struct pool *core, uint32_t slot, void *request)
+int machine_admit(struct pool *core, uint32_t slot, void *request)
 {
     struct mf_pool *pool = pool_of(core);
     const struct request *r = request;
     const size_t old = length_of(pool, slot);
+    /* Looked up before with other limits: it would stand first in the queue for ever. */
+    if (r->length > atomic_load_explicit(&pool->budget.bytes_max, memory_order_seq_cst))
+        return -E2BIG;
     return r->length <= old || budget_take(&pool->budget, r->length - old, !old);
 }
 

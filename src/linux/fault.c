@@ -77,8 +77,10 @@ static bool find_in_pool(struct mf_pool *pool, const char *address, struct place
         const size_t length = atomic_load_explicit(&machine->length, memory_order_relaxed);
         if (!base || address < base || address >= base + length)
             continue;
+        if (!pool_pinned(&pool->core, i))
+            continue; /* kept after its unpin; or the two words are not of one moment */
         *place = (struct place){pool, i, base, length};
-        return pool_pinned(&pool->core, i) != 0; /* a pointer kept after its unpin is no window */
+        return true;
     }
     return false;
 }
@@ -126,10 +128,11 @@ static size_t end_in_extent(const struct place *place)
 /* A repair in the middle adds up to two kernel maps. */
 static bool take_maps(const struct place *place, uint32_t maps)
 {
-    if (!budget_take(&place->pool->budget, 0, maps))
+    /* The pool's last: what is taken of it and given back, a thread that waits for it may miss. */
+    if (!budget_take(&process_budget, 0, maps))
         return false;
-    if (!budget_take(&process_budget, 0, maps)) {
-        budget_give(&place->pool->budget, 0, maps);
+    if (!budget_take(&place->pool->budget, 0, maps)) {
+        budget_give(&process_budget, 0, maps);
         return false;
     }
     atomic_fetch_add_explicit(&place->pool->extents[place->slot].repairs, maps,

@@ -141,12 +141,27 @@ static int fd_of(const struct mf_file *file)
     return atomic_load_explicit(&file->fd, memory_order_relaxed);
 }
 
-/* Takes the file out of the ring and returns its descriptor for the caller to close. */
+/* Takes the file out of the ring and returns its descriptor for the caller to close, and to count
+ * as closed when it is. */
 static int take_fd_locked(struct mf_file *file)
 {
     ring_remove_locked(file);
-    file->pool->open--;
     return atomic_exchange_explicit(&file->fd, -1, memory_order_relaxed);
+}
+
+void files_after_fork(struct mf_pool *pool)
+{
+    pthread_cond_init(&pool->files_changed, NULL);
+    for (struct mf_file *file = pool->files, *next; file; file = next) {
+        next = file->list_next;
+        file->users = 0;
+        file->opening = false;
+        if (file->closed) {
+            list_remove_locked(file);
+            close(take_fd_locked(file));
+            pool->open--;
+        }
+    }
 }
 
 /* A descriptor to close, not lately used; -1: all are in use or must stay. *busy: some are in use.
@@ -178,12 +193,14 @@ int files_trim_locked(struct mf_pool *pool, uint32_t limit)
     while (pool->open > limit) {
         bool busy;
         const int fd = pick_victim_locked(pool, &busy);
-        if (fd >= 0)
+        if (fd >= 0) {
             close(fd);
-        else if (busy || pool->files_in_transit)
+            pool->open--;
+        } else if (busy || pool->files_in_transit) {
             pthread_cond_wait(&pool->files_changed, &pool->files_lock);
-        else
+        } else {
             return -EMFILE;
+        }
     }
     return 0;
 }
@@ -209,10 +226,13 @@ static int open_path(struct mf_pool *pool, const char *path, bool write)
         pthread_mutex_lock(&pool->files_lock);
         bool busy;
         const int victim = pick_victim_locked(pool, &busy);
+        if (victim >= 0) {
+            close(victim);
+            pool->open--;
+        }
         pthread_mutex_unlock(&pool->files_lock);
         if (victim < 0)
             return err;
-        close(victim);
     }
 }
 
@@ -298,13 +318,32 @@ int file_fd_get(struct mf_file *file)
     return fd;
 }
 
+/* Closes the descriptor of a closed file that nobody is using. Closed first and counted after, so
+ * that the limit holds; in transit, so that a fork waits. Lets go of the lock meanwhile. */
+static void close_fd_locked(struct mf_file *file)
+{
+    struct mf_pool *pool = file->pool;
+    const int fd = take_fd_locked(file);
+    pool->files_in_transit++;
+    pthread_mutex_unlock(&pool->files_lock);
+    close(fd);
+    pthread_mutex_lock(&pool->files_lock);
+    pool->open--;
+    end_transit_locked(pool);
+}
+
 void file_fd_put(struct mf_file *file)
 {
     if (file->borrowed)
         return;
     pthread_mutex_lock(&file->pool->files_lock);
-    if (file->users && --file->users == 0)
+    if (file->users && --file->users == 0) {
+        if (file->closed && fd_of(file) >= 0) {
+            list_remove_locked(file);
+            close_fd_locked(file);
+        }
         pthread_cond_broadcast(&file->pool->files_changed);
+    }
     pthread_mutex_unlock(&file->pool->files_lock);
 }
 
@@ -330,9 +369,10 @@ int file_check_range(struct mf_file *file, uint64_t end)
     return end > atomic_load_explicit(&file->size, memory_order_relaxed) ? -ERANGE : 0;
 }
 
-ssize_t file_pread(struct mf_file *file, void *to, size_t length, uint64_t offset)
+ssize_t file_pread(struct mf_file *file, void *to, size_t length, uint64_t offset, int *why)
 {
     const int fd = file_fd_get(file);
+    *why = fd < 0 ? fd : 0;
     if (fd < 0)
         return fd;
     size_t done = 0;
@@ -345,9 +385,19 @@ ssize_t file_pread(struct mf_file *file, void *to, size_t length, uint64_t offse
             break;
         done += (size_t)n;
     }
-    const int err = n < 0 ? -errno : 0;
+    *why = n < 0 ? -errno : 0;
     file_fd_put(file);
-    return done || !err ? (ssize_t)done : err;
+    return done || !*why ? (ssize_t)done : *why;
+}
+
+int file_pread_all(struct mf_file *file, void *to, size_t length, uint64_t offset)
+{
+    int why;
+    if (file_pread(file, to, length, offset, &why) == (ssize_t)length)
+        return 0;
+    if (!why)
+        why = file_check_range(file, offset + length);
+    return why ? why : -ERANGE;
 }
 
 /* Making and closing. */
@@ -479,17 +529,14 @@ static void close_file(struct mf_file *file)
     struct mf_pool *pool = file->pool;
     pthread_mutex_lock(&pool->files_lock);
     file->closed = true;
-    list_remove_locked(file);
-    int fd = -1;
-    if (file->borrowed) {
+    if (file->borrowed)
         atomic_store_explicit(&file->fd, -1, memory_order_relaxed);
-    } else if (fd_of(file) >= 0) {
-        fd = take_fd_locked(file);
-        pthread_cond_broadcast(&pool->files_changed);
+    if (!file->users) { /* else by the last of them: file_fd_put */
+        list_remove_locked(file);
+        if (fd_of(file) >= 0)
+            close_fd_locked(file);
     }
     pthread_mutex_unlock(&pool->files_lock);
-    if (fd >= 0)
-        close(fd);
     file_unref(file);
 }
 

@@ -6,17 +6,11 @@
  * with its window. The window's opaque words: the pool, slot << 32 | depth, bytes of the buffer
  * before it, and a token.
  */
-#include <string.h>
 
 #include "linux/pool.h"
 #include "linux/system.h"
 
-enum { IN_POOL, IN_SLOT, IN_BUFFER, IN_TOKEN };
-
-static uint64_t token(const struct mf_window *w)
-{
-    return (uint64_t)(uintptr_t)w ^ UINT64_C(0x6d6170666f6c6c6f);
-}
+enum { IN_POOL, IN_SLOT, IN_BUFFER };
 
 static void push(struct thread *self, struct mf_pool *pool, uint32_t slot, const void *data,
                  size_t length, struct mf_window *w)
@@ -27,8 +21,10 @@ static void push(struct thread *self, struct mf_pool *pool, uint32_t slot, const
     w->opaque[IN_POOL] = (uintptr_t)pool;
     w->opaque[IN_SLOT] = (uint64_t)slot << 32 | self->locals;
     w->opaque[IN_BUFFER] = self->local_used;
-    w->opaque[IN_TOKEN] = token(w);
-    self->local[self->locals++] = w;
+    window_own(w, true);
+    self->local[self->locals] = (struct local){w, pool, slot};
+    store_fence();
+    *(volatile uint32_t *)&self->locals = self->locals + 1;
 }
 
 /* Into the thread's buffer. */
@@ -40,13 +36,9 @@ static int push_read(struct thread *self, struct mf_file *file, uint64_t offset,
     if (length > LOCAL_BUFFER - self->local_used)
         return -E2BIG;
     char *to = self->local_buffer + self->local_used;
-    const ssize_t n = file_pread(file, to, length, offset);
-    if (n < 0)
-        return (int)n;
-    if ((size_t)n < length) {
-        file_refresh_size(file);
-        return -ERANGE;
-    }
+    const int err = file_pread_all(file, to, length, offset);
+    if (err)
+        return err;
     push(self, file->pool, POOL_NONE, to, length, w);
     self->local_used += round_up(length, 16);
     if (self->local_used > LOCAL_BUFFER)
@@ -83,7 +75,7 @@ static int pin_generic(struct thread *self, struct mf_file *file, uint64_t offse
 
 int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf_window *w)
 {
-    if (offset > INT64_MAX || length > INT64_MAX - offset)
+    if (offset > INT64_MAX || length > INT64_MAX - offset || window_is_in_use(w))
         return -EINVAL;
     struct pool_block *block = thread_block(file->pool);
     struct thread *self = thread_record();
@@ -92,6 +84,7 @@ int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf
     if (self->locals == LOCALS_MAX)
         return -ENOSPC;
     const uint64_t size = atomic_load_explicit(&file->size, memory_order_relaxed);
+    pool_mark(block, &w->opaque[WINDOW_TOKEN]);
     if (block && length - 1 < size && offset <= size - length) {
         const struct hit hit = piece_hit(file, block, offset, length, false);
         if (hit.data) {
@@ -109,13 +102,19 @@ int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf
 int mf_local_unpin(struct mf_window *w)
 {
     struct thread *self = thread_self;
-    if (!self || w->opaque[IN_TOKEN] != token(w) || !self->locals ||
-        self->local[self->locals - 1] != w)
+    if (!self || !window_is_pinned(w, true) || !self->locals ||
+        self->local[self->locals - 1].window != w)
         return -EINVAL;
-    struct mf_pool *pool = (struct mf_pool *)(uintptr_t)w->opaque[IN_POOL];
-    const uint32_t slot = (uint32_t)(w->opaque[IN_SLOT] >> 32);
+    const struct local *local = &self->local[self->locals - 1];
+    const uint32_t slot = local->slot;
+    struct mf_pool *pool = local->pool;
+    const size_t used = w->opaque[IN_BUFFER];
+    int err = 0;
+    if (slot == POOL_NONE)
+        window_clear(w);
+    else
+        err = piece_unpin(pool, slot, w);
     self->locals--;
-    self->local_used = w->opaque[IN_BUFFER];
-    memset(w, 0, sizeof(*w));
-    return slot == POOL_NONE ? 0 : piece_unpin(pool, slot);
+    self->local_used = used;
+    return err;
 }

@@ -89,7 +89,7 @@ void machine_event_set(struct machine_event *event);
 bool machine_event_wait(struct machine_event *event, uint64_t deadline);
 
 void *machine_chunk(struct pool *core, size_t bytes);
-bool machine_admit(struct pool *core, uint32_t slot, void *request);
+int machine_admit(struct pool *core, uint32_t slot, void *request);
 int machine_install(struct pool *core, uint32_t slot, void *request);
 void machine_drop(struct pool *core, const uint32_t *slots, uint32_t count);
 void machine_retire(struct pool *core, uint32_t slot);

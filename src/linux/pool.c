@@ -10,13 +10,14 @@ struct budget process_budget = {.bytes_max = UINT64_MAX, .maps_max = UINT64_MAX}
 /* A ceiling on two sums: take one, then the other, or none. */
 static bool take64(_Atomic uint64_t *sum, const _Atomic uint64_t *max, uint64_t n)
 {
-    uint64_t now = atomic_load_explicit(sum, memory_order_relaxed);
+    /* seq_cst: pairs with budget_give and set_budget, which are followed by pool_budget_changed */
+    uint64_t now = atomic_load_explicit(sum, memory_order_seq_cst);
     do {
-        const uint64_t most = atomic_load_explicit(max, memory_order_relaxed);
+        const uint64_t most = atomic_load_explicit(max, memory_order_seq_cst);
         if (now > most || most - now < n)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(sum, &now, now + n, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(sum, &now, now + n, memory_order_seq_cst,
+                                                    memory_order_seq_cst));
     return true;
 }
 
@@ -32,8 +33,8 @@ bool budget_take(struct budget *budget, uint64_t bytes, uint64_t maps)
 
 void budget_give(struct budget *budget, uint64_t bytes, uint64_t maps)
 {
-    atomic_fetch_sub_explicit(&budget->bytes, bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&budget->maps, maps, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&budget->bytes, bytes, memory_order_seq_cst);
+    atomic_fetch_sub_explicit(&budget->maps, maps, memory_order_seq_cst);
 }
 
 static bool is_power(uint64_t n)
@@ -115,8 +116,8 @@ static int lay_out(struct mf_pool **out, const struct mf_pool_limits *limits)
 
 static void set_budget(struct budget *budget, const struct mf_pool_limits *limits)
 {
-    atomic_store_explicit(&budget->bytes_max, limits->bytes, memory_order_relaxed);
-    atomic_store_explicit(&budget->maps_max, limits->maps, memory_order_relaxed);
+    atomic_store_explicit(&budget->bytes_max, limits->bytes, memory_order_seq_cst);
+    atomic_store_explicit(&budget->maps_max, limits->maps, memory_order_seq_cst);
 }
 
 static int create(const struct mf_pool_limits *limits, size_t extent, uint32_t flags,
@@ -168,6 +169,33 @@ static bool over(const struct budget *budget)
                atomic_load_explicit(&budget->maps_max, memory_order_relaxed);
 }
 
+/* Gives up one idle extent of each pool but one; how many went. */
+static uint32_t shrink_all(const struct mf_pool *except)
+{
+    uint32_t gone = 0;
+    registry_walk_begin();
+    for (uint32_t i = 0; i < POOLS_MAX; i++) {
+        struct mf_pool *pool = atomic_load_explicit(&registry[i], memory_order_acquire);
+        if (pool && pool != except)
+            gone += pool_shrink(&pool->core, 1);
+    }
+    registry_walk_end();
+    return gone;
+}
+
+bool process_make_room(const struct mf_pool *pool, uint64_t bytes, uint64_t maps)
+{
+    const struct budget *b = &process_budget;
+    const uint64_t bytes_max = atomic_load_explicit(&b->bytes_max, memory_order_relaxed);
+    const uint64_t maps_max = atomic_load_explicit(&b->maps_max, memory_order_relaxed);
+    if (bytes > bytes_max)
+        return false;
+    if (atomic_load_explicit(&b->bytes, memory_order_relaxed) <= bytes_max - bytes &&
+        atomic_load_explicit(&b->maps, memory_order_relaxed) + maps <= maps_max)
+        return false; /* it is something else that is short */
+    return shrink_all(pool) != 0;
+}
+
 /* From here on nothing is taken that the new limits forbid; then what is idle goes. */
 static int shrink_budget(struct budget *budget, const struct mf_pool_limits *limits,
                          struct mf_pool *only)
@@ -177,14 +205,8 @@ static int shrink_budget(struct budget *budget, const struct mf_pool_limits *lim
         .maps = (uint32_t)atomic_load_explicit(&budget->maps_max, memory_order_relaxed),
     };
     set_budget(budget, limits);
-    bool gone = true;
-    while (over(budget) && gone) {
-        gone = only && pool_shrink(&only->core, 1);
-        for (uint32_t i = 0; !only && i < POOLS_MAX && over(budget); i++) {
-            struct mf_pool *pool = atomic_load_explicit(&registry[i], memory_order_acquire);
-            gone |= pool && pool_shrink(&pool->core, 1);
-        }
-    }
+    while (over(budget) && (only ? pool_shrink(&only->core, 1) : shrink_all(NULL)))
+        ;
     if (!over(budget))
         return 0;
     set_budget(budget, &before);
@@ -208,6 +230,7 @@ int mf_pool_set_limits(struct mf_pool *pool, const struct mf_pool_limits *limits
     pthread_mutex_unlock(&pool->files_lock);
     if (!err)
         err = shrink_budget(&pool->budget, limits, pool);
+    pool_budget_changed(&pool->core); /* there may be more room, or less than is waited for */
     if (err) {
         pthread_mutex_lock(&pool->files_lock);
         pool->open_max = open_before;
@@ -257,9 +280,10 @@ void mf_pool_stats(struct mf_pool *pool, struct mf_pool_stats *stats)
     stats->reopened = pool->reopened;
     stats->files_open = pool->open;
     stats->failed = pool->failed_retired;
-    pthread_mutex_unlock(&pool->files_lock);
+    /* Copies change both sums under this lock: their difference is that of one moment. */
     stats->bytes_mapped =
         atomic_load_explicit(&pool->budget.bytes, memory_order_relaxed) - stats->bytes_copied;
+    pthread_mutex_unlock(&pool->files_lock);
     stats->maps = (uint32_t)atomic_load_explicit(&pool->budget.maps, memory_order_relaxed);
     stats->pinned = count_pinned(pool);
     stats->failed += count_failed(pool);
@@ -282,9 +306,6 @@ int mf_pool_destroy(struct mf_pool *pool)
     if (pool->files || pool->copied || count_pinned(pool))
         return -EBUSY;
     registry_remove(pool);
-    /* A fault handler that has found the pool in the registry may still be looking. */
-    while (atomic_load_explicit(&fault_handlers, memory_order_seq_cst))
-        sched_yield();
     extents_destroy(pool);
     chunks_destroy(pool);
     pthread_mutex_destroy(&pool->files_lock);

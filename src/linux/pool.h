@@ -3,6 +3,7 @@
  * What the files of the window layer share: the pool of a Linux process, its files and extents.
  *
  * Locks, in the order in which they may be taken (each may be left out):
+ *   registry walk           no pool goes away; not held over a fork, new in the child
  *   registry (thread.c)     pools and threads known
  *   pool->core's lock       slots; the core's
  *   pool->files_lock        files, their descriptors and lists of extents, copies under way
@@ -107,6 +108,13 @@ struct request {
     bool write;
 };
 
+/* A local window, and what it has pinned, which has to be known when its memory is gone. */
+struct local {
+    struct mf_window *window;
+    struct mf_pool *pool;
+    uint32_t slot; /* POOL_NONE: none */
+};
+
 /* One thread's record; handed on to another when it exits. */
 struct thread {
     struct thread *next_all, *next_free;
@@ -114,9 +122,10 @@ struct thread {
     uint64_t copying; /* bytes of a copy counted but not handed over; under its pool's files_lock */
     struct mf_pool *copying_in;
     uint32_t locals;
+    uint32_t ending; /* rounds of destructors so far */
     size_t local_used;
     char *local_buffer;
-    struct mf_window *local[LOCALS_MAX];
+    struct local local[LOCALS_MAX];
 };
 
 extern uint64_t system_page; /* bytes; constant after machine_start */
@@ -133,6 +142,8 @@ struct thread *thread_record(void); /* NULL: no memory, or the thread is ending 
 struct pool_block *thread_block_generic(struct mf_pool *pool);
 int registry_add(struct mf_pool *pool); /* 0, -ENOSPC, -ENOMEM */
 void registry_remove(struct mf_pool *pool);
+void registry_walk_begin(void); /* until the end no pool is destroyed; pools may be shrunk */
+void registry_walk_end(void);
 void *metadata_map(size_t bytes); /* zeroed pages, or NULL */
 void metadata_unmap(void *memory, size_t bytes);
 
@@ -152,6 +163,9 @@ static inline struct pool_block *thread_block(struct mf_pool *pool)
 bool budget_take(struct budget *budget, uint64_t bytes, uint64_t maps);
 void budget_give(struct budget *budget, uint64_t bytes, uint64_t maps);
 extern struct budget process_budget;
+/* Where the process's cap is in the way of that much: gives up idle extents of all pools but this
+ * one. Whether it is worth another try. Not under a lock, nor with a slot in transit. */
+bool process_make_room(const struct mf_pool *pool, uint64_t bytes, uint64_t maps);
 
 /* file.c */
 /* The descriptor, opened again if need be, kept open until file_fd_put. -errno. */
@@ -164,9 +178,14 @@ void file_ref(struct mf_file *file);
 void file_unref(struct mf_file *file);
 /* Closes descriptors down to `limit`, counting those wanted. Under files_lock; may let go of it. */
 int files_trim_locked(struct mf_pool *pool, uint32_t limit);
+/* In the child, under the lock: what used descriptors in other threads is gone. */
+void files_after_fork(struct mf_pool *pool);
 bool file_is_network(int fd);
 int file_identify(int fd, struct stat *st, struct file_identity *identity);
-ssize_t file_pread(struct mf_file *file, void *to, size_t length, uint64_t offset);
+/* The count, and in *why 0 or the error that ended it early; without a count the error. */
+ssize_t file_pread(struct mf_file *file, void *to, size_t length, uint64_t offset, int *why);
+/* All of it: 0, -ERANGE where the file ends before, or the error. */
+int file_pread_all(struct mf_file *file, void *to, size_t length, uint64_t offset);
 
 /* extent.c */
 void extent_unmap(struct mf_pool *pool, uint32_t slot);
@@ -197,10 +216,56 @@ int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool writ
 /* Pins the extent of a piece; *data is where the piece lies. Errors of pool_pin. */
 int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint32_t *slot,
               char **data);
+/* Gives a pin back that its owner has not got. */
+void piece_put(struct mf_pool *pool, uint32_t slot);
 /* Whether the key was touched lately; remembers it. */
 bool ghost_touch(struct mf_pool *pool, struct pool_key key);
-int piece_unpin_slow(struct mf_pool *pool, uint32_t slot, bool counted, int err)
+int piece_unpin_slow(struct mf_pool *pool, uint32_t slot, int err) __attribute__((cold));
+/* piece_unpin for a thread that has no counter for the slot. */
+int piece_unpin_generic(struct mf_pool *pool, uint32_t slot, struct mf_window *w)
     __attribute__((cold));
+
+/* The last opaque word of all windows is a token that is right only where the window was pinned. */
+enum { WINDOW_TOKEN = 3 };
+
+static inline uint64_t window_token(const struct mf_window *w, bool local)
+{
+    return (uint64_t)(uintptr_t)w ^ UINT64_C(0x6d6170666f6c6420) ^ local;
+}
+
+static inline bool window_is_pinned(const struct mf_window *w, bool local)
+{
+    return w->opaque[WINDOW_TOKEN] == window_token(w, local);
+}
+
+static inline bool window_is_in_use(const struct mf_window *w)
+{
+    return (w->opaque[WINDOW_TOKEN] | 1) == (window_token(w, false) | 1);
+}
+
+/* What is stored before is seen before: by the child of a fork in between. */
+static inline void store_fence(void)
+{
+#if defined(__aarch64__)
+    __asm__ volatile("dmb ishst" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+/* All other words of the window are there already. */
+static inline void window_own(struct mf_window *w, bool local)
+{
+    store_fence();
+    *(volatile uint64_t *)&w->opaque[WINDOW_TOKEN] = window_token(w, local);
+}
+
+static inline void window_clear(struct mf_window *w)
+{
+    *(volatile uint64_t *)&w->opaque[WINDOW_TOKEN] = 0;
+    store_fence();
+    *w = (struct mf_window){.data = NULL};
+}
 
 /* Orders the reads of a window's bytes before that of the mark; pairs with the handler's store. */
 static inline bool extent_failed(struct mf_pool *pool, uint32_t slot)
@@ -240,9 +305,6 @@ struct hit {
     uint32_t slot;
 };
 
-void piece_hit_undo(struct mf_pool *pool, struct pool_block *block, uint32_t slot)
-    __attribute__((cold));
-
 /* Pins a piece, neither empty nor beyond the size last seen, whose extent is mapped and sound;
  * takes no lock. To be settled. */
 static inline struct hit piece_hit(struct mf_file *file, struct pool_block *block, uint64_t offset,
@@ -258,7 +320,7 @@ static inline struct hit piece_hit(struct mf_file *file, struct pool_block *bloc
     if (slot == POOL_NONE)
         return (struct hit){NULL, POOL_NONE};
     if (__builtin_expect(!extent_fits(pool, slot, in_extent, length), false)) {
-        piece_hit_undo(pool, block, slot);
+        piece_put(pool, slot);
         return (struct hit){NULL, POOL_NONE};
     }
     return (struct hit){
@@ -267,13 +329,25 @@ static inline struct hit piece_hit(struct mf_file *file, struct pool_block *bloc
         slot};
 }
 
-/* Gives an extent back; debug pools unmap it. -EIO if a page of it vanished. */
-static inline int piece_unpin(struct mf_pool *pool, uint32_t slot)
+/*
+ * Clears the window and gives its extent back; debug pools unmap it. w is NULL where there is none.
+ * -EIO if a page of it vanished. The note is there before anything changes: the child of a fork in
+ * between has the window cleared and the extent unpinned.
+ */
+static inline int piece_unpin(struct mf_pool *pool, uint32_t slot, struct mf_window *w)
 {
+    struct pool_block *block = thread_block_ready(pool);
     const int err = extent_failed(pool, slot) ? -EIO : 0;
-    const bool counted = pool_count_unpin(thread_block_ready(pool), slot);
-    if (__builtin_expect(!counted || pool_is_awaited(&pool->core, slot), false))
-        return piece_unpin_slow(pool, slot, counted, err);
+    if (__builtin_expect(!pool_unpin_note(block, slot, w ? &w->opaque[WINDOW_TOKEN] : NULL), false))
+        return piece_unpin_generic(pool, slot, w);
+    if (w) {
+        store_fence();
+        window_clear(w);
+    }
+    pool_count_unpin(block, slot);
+    pool_settle(block);
+    if (__builtin_expect(pool_is_awaited(&pool->core, slot), false))
+        return piece_unpin_slow(pool, slot, err);
     return err;
 }
 

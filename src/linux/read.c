@@ -14,6 +14,7 @@ static size_t read_mapped(struct mf_file *file, uint64_t offset, void *buffer, s
     struct mf_pool *pool = file->pool;
     struct pool_block *block = thread_block(pool);
     struct hit hit = {NULL, POOL_NONE};
+    pool_mark(block, NULL);
     if (block)
         hit = piece_hit(file, block, offset, length, false);
     if (!hit.data) {
@@ -23,9 +24,9 @@ static size_t read_mapped(struct mf_file *file, uint64_t offset, void *buffer, s
             piece_pin(file, &piece, MF_NOWAIT, &hit.slot, &hit.data) != 0)
             return 0;
     }
-    pool_settle(block);
+    /* Not settled: the child of a fork during the copy has no use for the pin. */
     const size_t left = copy_guarded(buffer, hit.data, length);
-    return piece_unpin(pool, hit.slot) == 0 && !left ? length : 0;
+    return piece_unpin(pool, hit.slot, NULL) == 0 && !left ? length : 0;
 }
 
 static ssize_t read_file(struct mf_file *file, uint64_t offset, void *buffer, size_t length,
@@ -51,7 +52,8 @@ static ssize_t read_file(struct mf_file *file, uint64_t offset, void *buffer, si
         }
     if (done == length)
         return (ssize_t)done;
-    const ssize_t n = file_pread(file, (char *)buffer + done, length - done, offset + done);
+    int why;
+    const ssize_t n = file_pread(file, (char *)buffer + done, length - done, offset + done, &why);
     if (n < 0)
         return done ? (ssize_t)done : n;
     if (done + (size_t)n < length || offset + done + (size_t)n > size)

@@ -13,6 +13,7 @@
  * some point of their program order and not beyond, since a thread that meets a page already
  * write-protected by the fork stops there; so notes written first are there first.
  */
+#include <limits.h>
 #include <string.h>
 
 #include "linux/pool.h"
@@ -23,7 +24,8 @@ static __thread bool thread_ended;
 
 _Atomic(struct mf_pool *) registry[POOLS_MAX];
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct thread *all_threads, *free_threads; /* under registry_lock */
+static pthread_mutex_t walk_lock = PTHREAD_MUTEX_INITIALIZER; /* no pool is destroyed meanwhile */
+static struct thread *all_threads, *free_threads;             /* under registry_lock */
 static pthread_key_t thread_key;
 static int thread_key_error;
 
@@ -40,16 +42,43 @@ void metadata_unmap(void *memory, size_t bytes)
         munmap(memory, round_up(bytes, system_page));
 }
 
+void registry_walk_begin(void)
+{
+    pthread_mutex_lock(&walk_lock);
+}
+
+void registry_walk_end(void)
+{
+    pthread_mutex_unlock(&walk_lock);
+}
+
+/* Gives the thread's local windows back. Their memory may be gone: it is not touched. */
+static void release_locals(struct thread *thread)
+{
+    while (thread->locals) {
+        const struct local *local = &thread->local[--thread->locals];
+        if (local->slot != POOL_NONE)
+            pool_unpin(&local->pool->core, thread->blocks[local->pool->index], local->slot);
+    }
+    thread->local_used = 0;
+}
+
 static void release_record_locked(struct thread *thread)
 {
-    thread->locals = 0;
-    thread->local_used = 0;
+    thread->ending = 0;
     thread->next_free = free_threads;
     free_threads = thread;
 }
 
+/* A thread that still has local windows may unpin them in its later destructors, as long as the C
+ * library calls them in further rounds. */
 static void thread_end(void *record)
 {
+    struct thread *self = record;
+    if (self->locals && ++self->ending < PTHREAD_DESTRUCTOR_ITERATIONS &&
+        pthread_setspecific(thread_key, self) == 0)
+        return;
+    release_locals(self);
     thread_self = NULL;
     thread_ended = true; /* later destructors make do without */
     pthread_mutex_lock(&registry_lock);
@@ -84,19 +113,26 @@ static void fork_parent(void)
     pthread_mutex_unlock(&registry_lock);
 }
 
-/* What used a descriptor in another thread is gone. */
-static void fix_files(struct mf_pool *pool)
+/* A local window whose pin or unpin the thread had only begun: pool_thaw sees to it; or one that it
+ * had unpinned, and not yet taken from its stack. */
+static void drop_noted_local(struct thread *thread)
 {
-    pthread_cond_init(&pool->files_changed, NULL);
-    for (struct mf_file *file = pool->files; file; file = file->list_next) {
-        file->users = 0;
-        file->opening = false;
-    }
+    if (!thread->locals)
+        return;
+    struct local *last = &thread->local[thread->locals - 1];
+    const struct pool_block *block =
+        last->slot == POOL_NONE ? NULL : thread->blocks[last->pool->index];
+    const bool noted = block && atomic_load_explicit(&block->note_slot, memory_order_relaxed) &&
+                       atomic_load_explicit(&block->note_mark, memory_order_relaxed) ==
+                           &last->window->opaque[WINDOW_TOKEN];
+    if (noted || !window_is_pinned(last->window, true))
+        thread->locals--;
 }
 
 static void fork_child(void)
 {
     fault_after_fork();
+    pthread_mutex_init(&walk_lock, NULL);
     free_threads = NULL;
     for (struct thread *t = all_threads; t; t = t->next_all) {
         if (t->copying_in && t != thread_self) {
@@ -106,15 +142,20 @@ static void fork_child(void)
             t->copying_in = NULL;
         }
         if (t != thread_self)
-            release_record_locked(t);
+            drop_noted_local(t);
     }
     for (uint32_t i = POOLS_MAX; i-- > 0;)
         if (pool_at(i)) {
-            fix_files(pool_at(i));
+            files_after_fork(pool_at(i));
             pthread_mutex_unlock(&pool_at(i)->files_lock);
             pool_thaw(&pool_at(i)->core, true);
             if (pool_at(i)->flags & MF_POOL_DEBUG)
                 atomic_store_explicit(&pool_at(i)->core.waiting, 1, memory_order_relaxed);
+        }
+    for (struct thread *t = all_threads; t; t = t->next_all)
+        if (t != thread_self) {
+            release_locals(t);
+            release_record_locked(t);
         }
     pthread_mutex_unlock(&registry_lock);
 }
@@ -146,8 +187,13 @@ int registry_add(struct mf_pool *pool)
 
 void registry_remove(struct mf_pool *pool)
 {
+    registry_walk_begin();
     pthread_mutex_lock(&registry_lock);
     atomic_store_explicit(&registry[pool->index], NULL, memory_order_seq_cst);
+    registry_walk_end();
+    /* A fault handler that has found the pool may still be looking. */
+    while (atomic_load_explicit(&fault_handlers, memory_order_seq_cst))
+        sched_yield();
     for (struct thread *t = all_threads; t; t = t->next_all) {
         metadata_unmap(t->blocks[pool->index], sizeof(struct pool_block));
         t->blocks[pool->index] = NULL;

@@ -10,7 +10,6 @@
  * longer one; those who have the old one pinned keep it.
  */
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "linux/pool.h"
@@ -21,19 +20,8 @@ enum {
     ANY_SLOT = POOL_NONE - 1, /* an empty window */
 };
 
-/* opaque: the pool; the slot; the file of a copy; a token that is right only where the window was
- * pinned. */
-enum { IN_POOL, IN_SLOT, IN_FILE, IN_TOKEN };
-
-static uint64_t token(const struct mf_window *w)
-{
-    return (uint64_t)(uintptr_t)w ^ UINT64_C(0x6d6170666f6c6421);
-}
-
-static bool is_pinned(const struct mf_window *w)
-{
-    return w->opaque[IN_TOKEN] == token(w);
-}
+/* opaque: the pool; the slot; the file of a copy; the token. */
+enum { IN_POOL, IN_SLOT, IN_FILE };
 
 static uint32_t slot_of(const struct mf_window *w)
 {
@@ -97,8 +85,10 @@ int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool writ
     return 0;
 }
 
-void piece_hit_undo(struct mf_pool *pool, struct pool_block *block, uint32_t slot)
+void piece_put(struct mf_pool *pool, uint32_t slot)
 {
+    struct pool_block *block = thread_block(pool);
+    pool_unpin_note(block, slot, NULL); /* from the note of the pin, if there is one */
     pool_unpin(&pool->core, block, slot);
     pool_settle(block);
 }
@@ -110,6 +100,8 @@ int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint
     struct pool_block *block = thread_block(pool);
     for (;;) {
         const int err = pool_pin(&pool->core, block, piece->key, &piece->request, deadline, slot);
+        if (err == -ENOMEM && process_make_room(pool, piece->request.length, 1))
+            continue;
         if (err)
             return err;
         if (extent_fits(pool, *slot, piece->in_extent, piece->length)) {
@@ -121,7 +113,7 @@ int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint
         /* Failed, or the file has grown since: out of the way with it. */
         const struct pool_victim victim = {*slot, pool_generation(&pool->core, *slot)};
         const bool failed = extent_failed(pool, *slot);
-        piece_hit_undo(pool, block, *slot);
+        piece_put(pool, *slot);
         pool_doom(&pool->core, &victim, 1);
         const uint64_t end = piece->request.offset + piece->in_extent + piece->length;
         const int gone = failed ? file_check_range(file, end) : 0;
@@ -130,13 +122,25 @@ int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint
     }
 }
 
-int piece_unpin_slow(struct mf_pool *pool, uint32_t slot, bool counted, int err)
+int piece_unpin_slow(struct mf_pool *pool, uint32_t slot, int err)
 {
     const struct pool_victim victim = {slot, pool_generation(&pool->core, slot)};
-    if (counted)
-        pool_unpin_slow(&pool->core, slot);
-    else
-        pool_unpin(&pool->core, thread_block(pool), slot);
+    pool_unpin_slow(&pool->core, slot);
+    if (pool->flags & MF_POOL_DEBUG)
+        pool_doom(&pool->core, &victim, 1);
+    return err;
+}
+
+int piece_unpin_generic(struct mf_pool *pool, uint32_t slot, struct mf_window *w)
+{
+    if (pool_counter_ready(&pool->core, thread_block(pool), slot) && thread_block_ready(pool))
+        return piece_unpin(pool, slot, w);
+    /* Out of memory, or the thread is ending: counted in common, and not noted for a fork. */
+    const struct pool_victim victim = {slot, pool_generation(&pool->core, slot)};
+    const int err = extent_failed(pool, slot) ? -EIO : 0;
+    if (w)
+        window_clear(w);
+    pool_unpin(&pool->core, NULL, slot);
     if (pool->flags & MF_POOL_DEBUG)
         pool_doom(&pool->core, &victim, 1);
     return err;
@@ -155,32 +159,39 @@ bool ghost_touch(struct mf_pool *pool, struct pool_key key)
 
 /* Private copies. */
 
+static int take_copy_locked(struct mf_pool *pool, size_t bytes)
+{
+    /* The pool's last: what is taken of it and given back, a thread that waits for it may miss. */
+    if (!budget_take(&process_budget, bytes, 0))
+        return -ENOMEM;
+    if (!budget_take(&pool->budget, bytes, 0)) {
+        budget_give(&process_budget, bytes, 0);
+        return -EAGAIN;
+    }
+    pool->copied += bytes;
+    pool->copies++;
+    if (thread_self) {
+        thread_self->copying = bytes;
+        thread_self->copying_in = pool;
+    }
+    return 0;
+}
+
 /* Counted in the budget; for idle extents' bytes if need be. The thread notes it for fork. */
 static int reserve_copy(struct mf_pool *pool, size_t bytes)
 {
     if (bytes > atomic_load_explicit(&pool->budget.bytes_max, memory_order_relaxed))
         return -E2BIG;
-    struct thread *self = thread_record();
-    do {
+    thread_record();
+    for (;;) {
         pthread_mutex_lock(&pool->files_lock);
-        if (budget_take(&pool->budget, bytes, 0)) {
-            const bool capped = !budget_take(&process_budget, bytes, 0);
-            if (capped) {
-                budget_give(&pool->budget, bytes, 0);
-            } else {
-                pool->copied += bytes;
-                pool->copies++;
-                if (self) {
-                    self->copying = bytes;
-                    self->copying_in = pool;
-                }
-            }
-            pthread_mutex_unlock(&pool->files_lock);
-            return capped ? -ENOMEM : 0;
-        }
+        const int err = take_copy_locked(pool, bytes);
         pthread_mutex_unlock(&pool->files_lock);
-    } while (pool_shrink(&pool->core, 1));
-    return -EAGAIN;
+        if (!err)
+            return 0;
+        if (!pool_shrink(&pool->core, 1) && (err == -EAGAIN || !process_make_room(pool, bytes, 0)))
+            return err;
+    }
 }
 
 static void settle_copy(void)
@@ -189,14 +200,18 @@ static void settle_copy(void)
         thread_self->copying_in = NULL;
 }
 
-static void release_copy(struct mf_pool *pool, size_t bytes)
+/* Gives the bytes back and clears the window, if there is one yet: for a fork both at once. */
+static void release_copy(struct mf_pool *pool, size_t bytes, struct mf_window *w)
 {
     pthread_mutex_lock(&pool->files_lock);
+    if (w)
+        window_clear(w);
     pool->copied -= bytes;
     budget_give(&pool->budget, bytes, 0);
     budget_give(&process_budget, bytes, 0);
     settle_copy();
     pthread_mutex_unlock(&pool->files_lock);
+    pool_budget_changed(&pool->core);
 }
 
 /* One byte more than the piece, for MF_ZERO_END. */
@@ -208,23 +223,22 @@ static int pin_copy(struct mf_file *file, uint64_t offset, size_t length, uint32
     if (err)
         return err;
     char *copy = malloc(length + 1);
-    const ssize_t n = copy ? file_pread(file, copy, length, offset) : -ENOMEM;
-    if (n != (ssize_t)length) {
+    err = copy ? file_pread_all(file, copy, length, offset) : -ENOMEM;
+    if (err) {
         free(copy);
-        release_copy(pool, length + 1);
-        if (n < 0)
-            return (int)n;
-        err = file_check_range(file, offset + length);
-        return err ? err : -ERANGE;
+        release_copy(pool, length + 1, NULL);
+        return err;
     }
     copy[length] = 0;
     file_ref(file);
+    pthread_mutex_lock(&pool->files_lock); /* for a fork: the window has the bytes, or nobody */
     *w = (struct mf_window){.data = copy, .length = length, .flags = flags | MF_WINDOW_COPY};
     w->opaque[IN_POOL] = (uintptr_t)pool;
     w->opaque[IN_SLOT] = ANY_SLOT;
     w->opaque[IN_FILE] = (uintptr_t)file;
-    w->opaque[IN_TOKEN] = token(w);
+    window_own(w, false);
     settle_copy();
+    pthread_mutex_unlock(&pool->files_lock);
     return 0;
 }
 
@@ -239,7 +253,7 @@ static inline void fill(struct mf_window *w, struct mf_pool *pool, uint32_t slot
     w->opaque[IN_POOL] = (uintptr_t)pool;
     w->opaque[IN_SLOT] = slot;
     w->opaque[IN_FILE] = 0;
-    w->opaque[IN_TOKEN] = token(w);
+    window_own(w, false);
 }
 
 static void fill_empty(struct mf_window *w, struct mf_pool *pool, uint32_t flags)
@@ -247,13 +261,13 @@ static void fill_empty(struct mf_window *w, struct mf_pool *pool, uint32_t flags
     *w = (struct mf_window){.flags = flags};
     w->opaque[IN_POOL] = (uintptr_t)pool;
     w->opaque[IN_SLOT] = ANY_SLOT;
-    w->opaque[IN_TOKEN] = token(w);
+    window_own(w, false);
 }
 
 static int check_arguments(const struct mf_file *file, uint64_t offset, size_t length,
                            uint32_t flags, const struct mf_window *w)
 {
-    if (flags & ~(uint32_t)PIN_FLAGS || is_pinned(w) || offset > INT64_MAX ||
+    if (flags & ~(uint32_t)PIN_FLAGS || window_is_in_use(w) || offset > INT64_MAX ||
         length > INT64_MAX - offset)
         return -EINVAL;
     if (!(flags & MF_WRITE))
@@ -270,6 +284,12 @@ static bool is_cold(struct mf_file *file, const struct piece *piece)
            file->first_extent == POOL_NONE && !ghost_touch(file->pool, piece->key);
 }
 
+/* What mmap(2) says of a file that cannot be mapped, or not now, but can perhaps be read. */
+static bool is_refusal(int err)
+{
+    return err == -ENOMEM || err == -ENODEV || err == -EACCES || err == -EPERM;
+}
+
 static int pin_mapped(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
                       uint64_t deadline, struct mf_window *w)
 {
@@ -277,15 +297,24 @@ static int pin_mapped(struct mf_file *file, uint64_t offset, size_t length, uint
     int err = piece_locate(file, offset, length, flags & MF_WRITE, &piece);
     if (err)
         return err;
-    if (flags & MF_MAY_COPY && is_cold(file, &piece))
-        return pin_copy(file, offset, length, flags, w);
+    const bool may_copy = flags & MF_MAY_COPY;
+    if (may_copy && is_cold(file, &piece)) {
+        err = pin_copy(file, offset, length, flags, w);
+        if (err != -EAGAIN && err != -E2BIG && err != -ENOMEM)
+            return err; /* else there is more room for a map, or time to wait for one */
+    }
+    struct pool_block *block = thread_block(file->pool);
+    pool_mark(block, &w->opaque[WINDOW_TOKEN]);
     uint32_t slot;
     char *data;
-    err = piece_pin(file, &piece, deadline, &slot, &data);
+    do
+        err = piece_pin(file, &piece, deadline, &slot, &data);
+    while (err == -E2BIG /* the limits are others now */ &&
+           (err = piece_locate(file, offset, length, flags & MF_WRITE, &piece)) == 0);
     if (!err) {
         fill(w, file->pool, slot, data, length, flags);
-        pool_settle(thread_block(file->pool));
-    } else if (err == -ENOMEM && flags & MF_MAY_COPY) {
+        pool_settle(block);
+    } else if (is_refusal(err) && may_copy) {
         err = pin_copy(file, offset, length, flags, w);
     }
     return err;
@@ -303,8 +332,8 @@ pin_generic(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags
     if (flags & (MF_CHECK_SIZE | MF_ZERO_END) || end > size_seen(file))
         err = file_check_range(file, end);
     if (!err) {
-        const bool zero_beyond =
-            flags & MF_ZERO_END && end == size_seen(file) && (end & (system_page - 1)) == 0;
+        const bool zero_beyond = flags & MF_ZERO_END && end == size_seen(file) &&
+                                 (!length || (end & (system_page - 1)) == 0);
         if (!length && !zero_beyond)
             fill_empty(w, file->pool, flags);
         else if (zero_beyond || file->copy_only)
@@ -323,9 +352,10 @@ int mf_window_pin(struct mf_file *file, uint64_t offset, size_t length, uint32_t
     struct mf_pool *pool = file->pool;
     struct pool_block *block = thread_block_ready(pool);
     const uint64_t size = size_seen(file);
-    if (__builtin_expect(block && !(flags & ~(uint32_t)(MF_WRITE | MF_MAY_COPY)) && !is_pinned(w) &&
-                             length - 1 < size && offset <= size - length,
+    if (__builtin_expect(block && !(flags & ~(uint32_t)(MF_WRITE | MF_MAY_COPY)) &&
+                             !window_is_in_use(w) && length - 1 < size && offset <= size - length,
                          true)) {
+        pool_mark(block, &w->opaque[WINDOW_TOKEN]);
         const struct hit hit = piece_hit(file, block, offset, length, flags & MF_WRITE);
         if (__builtin_expect(hit.data != NULL, true)) {
             fill(w, pool, hit.slot, hit.data, length, flags);
@@ -340,7 +370,7 @@ int mf_window_pin(struct mf_file *file, uint64_t offset, size_t length, uint32_t
 
 void *mf_window_data_mut(const struct mf_window *w)
 {
-    if (!is_pinned(w) || !(w->flags & MF_WRITE))
+    if (!window_is_pinned(w, false) || !(w->flags & MF_WRITE))
         return NULL;
     return (void *)(uintptr_t)w->data;
 }
@@ -363,7 +393,7 @@ static uint64_t end_of(const struct mf_window *w)
 
 int mf_window_check(const struct mf_window *w)
 {
-    if (!is_pinned(w))
+    if (!window_is_pinned(w, false))
         return -EINVAL;
     const bool mapped = slot_of(w) != ANY_SLOT;
     if (mapped && extent_failed(pool_of(w), slot_of(w)))
@@ -372,6 +402,8 @@ int mf_window_check(const struct mf_window *w)
         return 0;
     const int saved = errno;
     int err = file_check_range(file_of(w), end_of(w));
+    if (err == -EBADF)
+        err = 0; /* the file is closed: nobody knows its size any more */
     /* A fault may have come between the two looks. */
     if (!err && extent_failed(pool_of(w), slot_of(w)))
         err = -EIO;
@@ -381,7 +413,7 @@ int mf_window_check(const struct mf_window *w)
 
 int mf_window_sync(const struct mf_window *w)
 {
-    if (!is_pinned(w))
+    if (!window_is_pinned(w, false))
         return -EINVAL;
     if (!(w->flags & MF_WRITE))
         return -EACCES;
@@ -401,25 +433,26 @@ static int unpin_copy(struct mf_window *w)
 {
     struct mf_pool *pool = pool_of(w);
     struct mf_file *file = file_of(w);
-    if (file) {
-        free((void *)(uintptr_t)w->data);
-        release_copy(pool, w->length + 1);
-        file_unref(file);
+    if (!file) {
+        window_clear(w);
+        return 0;
     }
-    memset(w, 0, sizeof(*w));
+    void *data = (void *)(uintptr_t)w->data;
+    release_copy(pool, w->length + 1, w);
+    free(data);
+    file_unref(file);
     return 0;
 }
 
 int mf_window_unpin(struct mf_window *w)
 {
-    if (!is_pinned(w))
+    if (!window_is_pinned(w, false))
         return -EINVAL;
     struct mf_pool *pool = pool_of(w);
     const uint32_t slot = slot_of(w);
     if (__builtin_expect(slot == ANY_SLOT, false))
         return unpin_copy(w);
-    memset(w, 0, sizeof(*w));
-    return piece_unpin(pool, slot);
+    return piece_unpin(pool, slot, w);
 }
 
 uint64_t mf_deadline_in(uint64_t nanoseconds)

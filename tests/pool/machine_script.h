@@ -38,7 +38,7 @@ static inline void machine_barrier_light(void)
 }
 bool machine_barrier_heavy(void);
 void *machine_chunk(struct pool *pool, size_t bytes);
-bool machine_admit(struct pool *pool, uint32_t slot, void *request);
+int machine_admit(struct pool *pool, uint32_t slot, void *request);
 int machine_install(struct pool *pool, uint32_t slot, void *request);
 void machine_restore(struct pool *pool, uint32_t slot);
 void machine_drop(struct pool *pool, const uint32_t *slots, uint32_t count);

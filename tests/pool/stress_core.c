@@ -50,12 +50,12 @@ void *machine_chunk(struct pool *p, size_t bytes)
     return chunk;
 }
 
-bool machine_admit(struct pool *p, uint32_t slot, void *request)
+int machine_admit(struct pool *p, uint32_t slot, void *request)
 {
     (void)p;
     (void)slot;
     (void)request;
-    return true;
+    return 1;
 }
 
 int machine_install(struct pool *p, uint32_t slot, void *request)

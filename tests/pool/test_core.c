@@ -81,16 +81,16 @@ void *machine_chunk(struct pool *pool, size_t bytes)
     return world.no_chunks ? NULL : calloc(1, bytes);
 }
 
-bool machine_admit(struct pool *pool, uint32_t slot, void *request)
+int machine_admit(struct pool *pool, uint32_t slot, void *request)
 {
     (void)request;
     assert_true(pool->lock.held);
     if (payload(slot)->stamp)
-        return true;
+        return 1;
     if (world.held == world.budget)
-        return false;
+        return 0;
     world.held++;
-    return true;
+    return 1;
 }
 
 int machine_install(struct pool *pool, uint32_t slot, void *request)
