@@ -155,6 +155,12 @@ static char *map_anywhere(const struct request *r, int prot, int fd)
     return MAP_FAILED;
 }
 
+/* EAGAIN (RLIMIT_MEMLOCK) is to our callers something else: that all is pinned. */
+static int mmap_error(void)
+{
+    return errno == EAGAIN ? -ENOMEM : -errno;
+}
+
 /* Puts the request's mapping where the slot's was, or anywhere. What fails leaves the old one, or
  * none; the slot's place says which. */
 static int map_request(struct mf_pool *pool, uint32_t slot, const struct request *r, int fd)
@@ -165,14 +171,14 @@ static int map_request(struct mf_pool *pool, uint32_t slot, const struct request
     if (old == r->length)
         return system_mmap(base, old, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)r->offset) ==
                        MAP_FAILED
-                   ? -errno
+                   ? mmap_error()
                    : 0;
     if (old && munmap(base, old) != 0)
         return -errno;
     set_place(pool, slot, NULL, 0);
     base = map_anywhere(r, prot, fd);
     if (base == MAP_FAILED)
-        return -errno;
+        return mmap_error();
     set_place(pool, slot, base, r->length);
     return 0;
 }

@@ -31,11 +31,18 @@ enum system_call {
 #ifdef MF_INJECT
 /* The errno to fail with, or 0. */
 int system_inject(enum system_call call);
+/* Bytes that a read gives at most. */
+size_t system_read_at_most(void);
 #else
 static inline int system_inject(enum system_call call)
 {
     (void)call;
     return 0;
+}
+
+static inline size_t system_read_at_most(void)
+{
+    return SIZE_MAX;
 }
 #endif
 
@@ -77,7 +84,8 @@ static inline int system_open(const char *path, int flags)
 
 static inline ssize_t system_pread(int fd, void *to, size_t length, off_t offset)
 {
-    return system_fails(SYSTEM_PREAD) ? -1 : pread(fd, to, length, offset);
+    const size_t most = system_read_at_most();
+    return system_fails(SYSTEM_PREAD) ? -1 : pread(fd, to, length < most ? length : most, offset);
 }
 
 static inline int system_fstat(int fd, struct stat *st)

@@ -21,6 +21,7 @@ static struct {
     uint32_t truly_pinned[SLOTS_MAX];
     uint64_t budget, held; /* translations allowed and held */
     int install_error, installs_to_fail;
+    int admit_error;
     int barriers_to_fail;
     bool no_chunks;
     void (*at_barrier)(void);
@@ -85,6 +86,8 @@ int machine_admit(struct pool *pool, uint32_t slot, void *request)
 {
     (void)request;
     assert_true(pool->lock.held);
+    if (world.admit_error)
+        return world.admit_error;
     if (payload(slot)->stamp)
         return 1;
     if (world.held == world.budget)
@@ -524,6 +527,110 @@ static void a_fork_undoes_the_unfinished_pins_of_other_threads(void **state)
     end();
 }
 
+static void a_fork_completes_the_unfinished_unpins_of_other_threads(void **state)
+{
+    (void)state;
+    for (int counted = 0; counted < 2; counted++) {
+        begin(2, 1);
+        uint64_t mark = 1;
+        const uint32_t a = pin(0, 1), b = pin(1, 1);
+        assert_true(pool_unpin_note(world.blocks[1], b, &mark));
+        if (counted)
+            assert_true(pool_count_unpin(world.blocks[1], b));
+        pool_freeze(&world.pool);
+        pool_thaw(&world.pool, true);
+        assert_int_equal(pool_pinned(&world.pool, a), 1);
+        assert_int_equal(mark, 0);
+        world.truly_pinned[b]--;
+        unpin(0, a);
+        end();
+    }
+}
+
+static void a_fork_clears_the_mark_of_an_unfinished_pin(void **state)
+{
+    (void)state;
+    begin(2, 1);
+    unpin(1, pin(1, 1));
+    uint64_t mark = 0;
+    pool_mark(world.blocks[1], &mark);
+    const uint32_t a = pool_hit(&world.pool, world.blocks[1], key_of(1));
+    mark = 1;
+    pool_freeze(&world.pool);
+    pool_thaw(&world.pool, true);
+    assert_int_equal(mark, 0);
+    assert_int_equal(pool_pinned(&world.pool, a), 0);
+    end();
+}
+
+static void freeze_as_a_fork_does(void)
+{
+    world.pool.frozen = true;
+}
+
+static void thaw_as_a_fork_does(void)
+{
+    assert_false(world.pool.evicting);
+    world.pool.frozen = false;
+    for (struct pool_waiter *w = world.pool.changes.head; w; w = w->next)
+        machine_event_set(&w->event);
+    world.pool.changes = (struct pool_queue){NULL, NULL};
+}
+
+static void the_evictor_does_not_wait_for_a_fork_that_waits_for_it(void **state)
+{
+    (void)state;
+    begin(2, 1);
+    const uint32_t doomed = pin(0, 1), other = pin(0, 2);
+    const struct pool_victim victim = {doomed, pool_generation(&world.pool, doomed)};
+    pool_doom(&world.pool, &victim, 1);
+    /* Its last unpin is counted, and its thread has not come to retire it. */
+    assert_true(pool_count_unpin(world.blocks[0], doomed));
+    world.truly_pinned[doomed]--;
+    unpin(0, other);
+    world.at_barrier = freeze_as_a_fork_does;
+    world.at_wait = thaw_as_a_fork_does;
+    pool_shrink(&world.pool, 2);
+    assert_int_equal(world.retires, 2);
+    end();
+}
+
+static void a_wish_that_no_limit_allows_leaves_the_queue(void **state)
+{
+    (void)state;
+    begin(1, 1);
+    const uint32_t a = pin(0, 1);
+    uint32_t slot;
+    unpin(0, a);
+    world.admit_error = -E2BIG;
+    assert_int_equal(pin_until(0, 2, UINT64_MAX, &slot), -E2BIG);
+    assert_int_equal(world.pool.waiting, 0);
+    assert_null(world.pool.starving.head);
+    world.admit_error = 0;
+    unpin(0, pin(0, 2));
+    end();
+}
+
+static void grow_the_budget(void)
+{
+    world.budget++;
+    pool_budget_changed(&world.pool);
+}
+
+static void a_larger_budget_wakes_the_waiter(void **state)
+{
+    (void)state;
+    begin(2, 1);
+    world.budget = 1;
+    const uint32_t a = pin(0, 1);
+    world.at_wait = grow_the_budget;
+    uint32_t slot;
+    assert_int_equal(pin_until(1, 2, UINT64_MAX, &slot), 0);
+    unpin(1, slot);
+    unpin(0, a);
+    end();
+}
+
 /* The first mail's complaint: what is done under the lock must not grow with the pool. */
 static uint32_t worst_steps(uint32_t slots)
 {
@@ -614,6 +721,11 @@ int main(void)
         cmocka_unit_test(the_machines_budget_is_kept_by_retiring),
         cmocka_unit_test(a_thread_without_counters_pays_with_the_lock),
         cmocka_unit_test(a_fork_undoes_the_unfinished_pins_of_other_threads),
+        cmocka_unit_test(a_fork_completes_the_unfinished_unpins_of_other_threads),
+        cmocka_unit_test(a_fork_clears_the_mark_of_an_unfinished_pin),
+        cmocka_unit_test(the_evictor_does_not_wait_for_a_fork_that_waits_for_it),
+        cmocka_unit_test(a_wish_that_no_limit_allows_leaves_the_queue),
+        cmocka_unit_test(a_larger_budget_wakes_the_waiter),
         cmocka_unit_test(the_worst_steps_under_the_lock_do_not_grow_with_the_slots),
         cmocka_unit_test(random_use_never_touches_a_pinned_slot),
     };

@@ -32,6 +32,13 @@ int system_inject(enum system_call call)
     return plan.err;
 }
 
+static bool short_reads;
+
+size_t system_read_at_most(void)
+{
+    return short_reads ? 100 : SIZE_MAX;
+}
+
 enum { FILES = 6, FILE_PAGES = 40 };
 static unsigned answers, honest_errors;
 
@@ -157,6 +164,27 @@ static void any_pread_may_fail(void **state)
     fail_in_turn(SYSTEM_PREAD, EIO);
 }
 
+static void an_error_after_the_first_bytes_is_told_as_such(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(64 * page, 8, 4, 4 * page);
+    struct mf_file *file = open_file(pool, path_of("inject0"), MF_FILE_COPY);
+    struct mf_window w = {0};
+    char buffer[2 * 4096];
+    short_reads = true;
+    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0};
+    assert_int_equal(mf_window_pin(file, 0, 3 * page, 0, MF_NOWAIT, &w), -EIO);
+    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0};
+    assert_int_equal(mf_local_pin(file, 0, 3 * page, &w), -EIO);
+    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0};
+    assert_int_equal(mf_read(file, 0, buffer, sizeof(buffer), 0), 100);
+    assert_int_equal(plan.failed, 1);
+    short_reads = false;
+    assert_int_equal(stats_of(pool).bytes_copied, 0);
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 static void any_fstat_may_fail(void **state)
 {
     (void)state;
@@ -182,9 +210,13 @@ int main(int argc, char **argv)
         return asked ? 0 : 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_mmap_may_fail),       cmocka_unit_test(any_madvise_may_fail),
-        cmocka_unit_test(any_membarrier_may_fail), cmocka_unit_test(any_open_may_fail),
-        cmocka_unit_test(any_pread_may_fail),      cmocka_unit_test(any_fstat_may_fail),
+        cmocka_unit_test(any_mmap_may_fail),
+        cmocka_unit_test(any_madvise_may_fail),
+        cmocka_unit_test(any_membarrier_may_fail),
+        cmocka_unit_test(any_open_may_fail),
+        cmocka_unit_test(any_pread_may_fail),
+        cmocka_unit_test(any_fstat_may_fail),
+        cmocka_unit_test(an_error_after_the_first_bytes_is_told_as_such),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return end_directory(NULL) || failed;
