@@ -17,9 +17,12 @@
  *    mf_fault_install was called; then the lost pages read as zeros, and mf_window_check and
  *    mf_window_unpin return -EIO. Believe what was read only after one of them has returned 0. A
  *    cut in the middle of a page zeroes the rest of that page without any fault or error.
- *  - Windows keep working after mf_file_close of their file, and pin its extents until unpinned.
+ *  - Windows keep working after mf_file_close of their file, and pin its extents until unpinned;
+ *    but the size of a closed file is no longer asked for.
  *  - After fork(2) parent and child each hold all windows that were pinned. In the child those of
- *    other threads stay pinned until the child unpins them.
+ *    other threads stay pinned until the child unpins them; one whose pin or unpin was under way is
+ *    not pinned there, and other threads' local windows are given back. (Where memory was so short
+ *    that a thread got no counters, a pin of its that was under way may stay in the child.)
  *  - Every function here may be called by any thread at any time, also from thread-exit
  *    destructors. Only mf_fault_handle, mf_copy and mf_window_check without MF_CHECK_SIZE are
  *    async-signal-safe; nothing else may be called from a signal handler, nor may fork(2) where
@@ -94,7 +97,8 @@ MF_PUBLIC int mf_pool_create(const struct mf_pool_limits *limits, size_t extent,
 /*
  * Changes the limits, giving up idle extents, and closing descriptors, where the new ones are
  * lower. With pool = NULL it sets what all pools of the process may hold together (no limit at
- * first; files are not counted). Not by two threads at once.
+ * first; files are not counted). Not by two threads at once. Whoever waits for
+ * more than lowered limits allow gets -E2BIG.
  * 0; -EINVAL as mf_pool_create; -EBUSY (more is pinned, or open and not closable, than the new
  * limits allow: nothing is changed, though idle extents may be gone).
  */
@@ -164,7 +168,8 @@ enum {
                                   and where the kernel refuses to map */
     MF_ZERO_END = 1u << 2,     /* where the piece ends at the end of the file, data[length] can be
                                   read and is 0 (by a private copy if need be) */
-    MF_CHECK_SIZE = 1u << 3,   /* pin and check ask the file system for the size */
+    MF_CHECK_SIZE = 1u << 3,   /* pin and check ask the file system for the size; check of a copy
+                                  does not: a cut does not change it */
     MF_WINDOW_COPY = 1u << 30, /* set by pin: this window is a private copy */
 };
 
@@ -193,8 +198,9 @@ MF_PUBLIC uint64_t mf_deadline_in(uint64_t nanoseconds);
  * 0;
  * -ERANGE    ends past the end of the file as last seen (seen again before it is refused)
  * -E2BIG     the pages it touches are more than the pool's bytes (or 2^24 of its extents)
- * -EAGAIN    MF_NOWAIT, and everything is pinned; or the kernel refuses membarrier(2), without which
- *            nothing can be evicted
+ * -EAGAIN    MF_NOWAIT, and everything is pinned, or others wait for what is not; or the file is
+ *            not mapped (MF_FILE_COPY) and what is pinned leaves no room: copies never wait; or the
+ *            kernel refuses membarrier(2), without which nothing can be evicted
  * -ETIMEDOUT the deadline came, and everything is pinned
  * -EINVAL    unknown flag, w still pinned, or offset + length beyond 2^63 - 1
  * -EACCES    MF_WRITE on a file opened without MF_FILE_WRITE
@@ -202,7 +208,8 @@ MF_PUBLIC uint64_t mf_deadline_in(uint64_t nanoseconds);
  * -ESTALE    the path leads to another file than it did
  * -EIO       a copy was to be read, and the file system says so
  * -ENOMEM    the kernel refuses to map (vm.max_map_count, RLIMIT_AS) even after all idle extents
- *            were given up, and MF_MAY_COPY is not given or memory is out
+ *            were given up, and MF_MAY_COPY is not given or memory is out; or what all pools have
+ *            pinned leaves no room under the limits of the process: for them nobody waits
  * -EMFILE    no descriptor is free; else what open(2), mmap(2), fstat(2) or pread(2) says
  */
 MF_PUBLIC int mf_window_pin(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
@@ -214,7 +221,8 @@ MF_PUBLIC void *mf_window_data_mut(const struct mf_window *w);
 /*
  * Whether what was read through the window so far is the file's: 0; -EIO (a page of its extent
  * vanished, zeros may have been read); with MF_CHECK_SIZE also -ERANGE (the file now ends before
- * the window does) and what fstat(2) says; -EINVAL (not pinned).
+ * the window does; not of a private copy or a file that mf_file_close has closed) and what fstat(2)
+ * says; -EINVAL (not pinned).
  */
 MF_PUBLIC int mf_window_check(const struct mf_window *w);
 
@@ -231,7 +239,9 @@ MF_PUBLIC int mf_window_unpin(struct mf_window *w);
 /*
  * Local windows: for the calling thread alone, at most 16 at once, unpinned in the reverse order.
  * They never wait for pins: where no extent is mapped and none can be had at once, the piece is
- * read into a buffer of the thread's (64 KiB for all its local windows).
+ * read into a buffer of the thread's (64 KiB for all its local windows). Those still pinned when
+ * the thread ends are given back after its thread-exit destructors, or before them in the C
+ * library's last round; mf_local_unpin then says -EINVAL.
  * Pin: 0; -ERANGE, -EINVAL, -ESTALE, -EMFILE, -EIO and system errors as mf_window_pin; -E2BIG (must
  * be read, and does not fit the buffer); -ENOSPC (16 local windows); -ENOMEM (no buffer).
  * Unpin: 0; -EIO as mf_window_unpin; -EINVAL (not this thread's last local window; it stays
@@ -244,7 +254,9 @@ MF_PUBLIC int mf_local_unpin(struct mf_window *w);
 /*
  * Reads or writes bytes of a file as pread(2) and pwrite(2) do. Reads are copies where an extent is
  * mapped and mf_fault_install was called; what goes wrong with a copy is asked of pread(2). Never
- * raises a signal for the file's sake. The count may be short: at the end of the file (0 there), or
+ * raises a signal for the file's sake. Where the file ends inside a page is judged by the size last
+ * seen: after a cut there the rest of the page reads as zeros, unless MF_CHECK_SIZE asks for the
+ * size. The count may be short: at the end of the file (0 there), or
  * before a page that cannot be read. flags: MF_CHECK_SIZE or 0. Blocks for the file system only.
  * The count; -EINVAL (flags, offset); -EIO (the first byte's page cannot be read or written);
  * -EBADF (mf_write without MF_FILE_WRITE); -ESTALE, -EMFILE; what open(2), pread(2) or pwrite(2)

@@ -2,7 +2,7 @@
 /*
  * Reading and writing by copy. Where a SIGBUS handler is there to end a copy that faults, reads of
  * mapped extents are copies; whatever goes wrong with one is told by pread(2), which is asked for
- * the bytes instead. So the answers are always those of pread. A mapped extent that was read by
+ * the bytes instead. So the answers are those of pread, but for the size last seen. A mapped extent that was read by
  * pread twice within a short time is mapped.
  */
 #include "linux/pool.h"
@@ -32,11 +32,6 @@ static size_t read_mapped(struct mf_file *file, uint64_t offset, void *buffer, s
 static ssize_t read_file(struct mf_file *file, uint64_t offset, void *buffer, size_t length,
                          uint32_t flags)
 {
-    if (flags & MF_CHECK_SIZE) {
-        const int err = file_refresh_size(file);
-        if (err)
-            return err;
-    }
     const uint64_t size = atomic_load_explicit(&file->size, memory_order_relaxed);
     const uint64_t extent = UINT64_C(1) << file->pool->extent_shift;
     size_t done = 0;
@@ -50,6 +45,14 @@ static ssize_t read_file(struct mf_file *file, uint64_t offset, void *buffer, si
                 break;
             done += n;
         }
+    /* Asked after the copy: what a cut inside a page has zeroed is then beyond the end. */
+    if (flags & MF_CHECK_SIZE && done) {
+        const int err = file_refresh_size(file);
+        if (err)
+            return err;
+        if (offset + done > atomic_load_explicit(&file->size, memory_order_relaxed))
+            done = 0;
+    }
     if (done == length)
         return (ssize_t)done;
     int why;

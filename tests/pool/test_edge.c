@@ -113,7 +113,7 @@ static void copies_under_way_do_not_show_as_maps(void **state)
     atomic_store(&stop, false);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, pin_copies, NULL), 0);
-    for (int i = 0; i < 20000; i++)
+    for (int i = 0; i < 200000; i++)
         assert_int_equal(stats_of(pool).bytes_mapped, 0);
     atomic_store(&stop, true);
     pthread_join(thread, NULL);
