@@ -160,7 +160,7 @@ static void pools_may_be_destroyed_while_the_process_wide_cap_changes(void **sta
     atomic_store(&stop, false);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, change_the_cap, NULL), 0);
-    for (unsigned i = 0; i < 1000; i++) {
+    for (unsigned i = 0; i < 400; i++) {
         struct mf_pool *pool = make_pool(64 * page, 16, 4, EXTENT_PAGES * page);
         struct mf_file *file = open_file(pool, path, 0);
         for (unsigned k = 0; k < 8; k++) {
