@@ -495,7 +495,7 @@ static int pin_found_locked(struct pool *pool, struct pool_block *block, uint32_
         remove_idle_locked(pool, slot);
         machine_restore(pool, slot);
         pool->counts.revived++;
-        /* fall through */
+        __attribute__((fallthrough));
     case POOL_CLOSED:
     case POOL_LIVE:
         pool->counts.late_hits += state_of(pool, slot) != POOL_IDLE;
