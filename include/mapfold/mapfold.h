@@ -4,6 +4,7 @@
 #define MAPFOLD_MAPFOLD_H
 
 #include <mapfold/base.h>
+#include <mapfold/mmap.h>
 #include <mapfold/space.h>
 
 #endif
