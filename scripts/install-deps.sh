@@ -82,6 +82,7 @@ need_test() {
     need gcc-aarch64-linux-gnu found aarch64-linux-gnu-gcc
     need libc6-dev-arm64-cross cross_links
     need qemu-user found qemu-aarch64
+    need spin found spin
     need mandoc found mandoc
     need shellcheck found shellcheck
     need git found git

@@ -6,5 +6,6 @@
 #include <mapfold/base.h>
 #include <mapfold/mmap.h>
 #include <mapfold/space.h>
+#include <mapfold/window.h>
 
 #endif

@@ -73,7 +73,7 @@ struct extent {
     uint32_t class; /* NO_CLASS: an arena */
     int protection;
     bool shared;
-    bool original;         /* nothing is handed out of it: see copy.c */
+    bool original;         /* nothing is handed out of it: see copied.c */
     struct extent *deeper; /* of the same class */
     uint64_t idle_since;   /* when the last piece went (ms), if it lingers; else 0 */
 };
@@ -225,7 +225,7 @@ bool limits_forbid_private(void);
 bool address_space_is_limited(void);
 enum mf_pass_reason reopen_map(const struct request *request, uintptr_t *start, size_t *length);
 
-/* copy.c */
+/* copied.c */
 bool copy_wanted(const struct class *class, const struct request *request,
                  enum mf_pass_reason reason);
 int copy_place(struct class *class, const struct request *request, uintptr_t *address);
