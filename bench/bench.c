@@ -12,7 +12,8 @@
 
 #include "cli/cli.h"
 
-static const struct bench_workload *const workloads[] = {&bench_space, &bench_mmap_scan};
+static const struct bench_workload *const workloads[] = {&bench_space, &bench_mmap_scan,
+                                                         &bench_mapping};
 
 enum {
     WORKLOADS = sizeof(workloads) / sizeof(workloads[0]),

@@ -41,5 +41,6 @@ extern const struct rival rival_mapfold;
 extern const struct rival rival_linear;
 extern const struct rival rival_rbtree;
 extern const struct rival rival_kernel;
+extern const struct rival rival_mapping; /* only for a file, and only within it */
 
 #endif

@@ -39,6 +39,20 @@ cross_links() {
 int main(void) { return puts("") < 0; }' | aarch64-linux-gnu-gcc -x c - -o /dev/null
 }
 
+# A library that nothing is linked with, only preloaded.
+library() {
+    find /usr/lib -name "$1" | grep -q .
+}
+
+# Debian and Ubuntu package Python's own tests by its version: those of the mmap module are run.
+system_python() {
+    /usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])' || echo python3.11
+}
+
+python_tests() {
+    /usr/bin/python3 -c 'import test.test_mmap' || python3 -c 'import test.test_mmap'
+}
+
 need_build() {
     need gcc found gcc
     need libc6-dev header stdio.h
@@ -68,8 +82,17 @@ need_test() {
     need gcc-aarch64-linux-gnu found aarch64-linux-gnu-gcc
     need libc6-dev-arm64-cross cross_links
     need qemu-user found qemu-aarch64
+    need spin found spin
     need mandoc found mandoc
     need shellcheck found shellcheck
+    need git found git
+    need sqlite3 found sqlite3
+    need perl found perl
+    need redis-server found redis-server
+    need lld found ld.lld
+    need libjemalloc2 library 'libjemalloc.so.2'
+    need libmimalloc2.0 library 'libmimalloc.so.2*'
+    need "lib$(system_python)-testsuite" python_tests
 }
 
 find_missing() {

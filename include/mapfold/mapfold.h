@@ -4,6 +4,8 @@
 #define MAPFOLD_MAPFOLD_H
 
 #include <mapfold/base.h>
+#include <mapfold/mmap.h>
 #include <mapfold/space.h>
+#include <mapfold/window.h>
 
 #endif

@@ -24,6 +24,7 @@ enum {
 };
 
 int bench_command(int argc, char **argv);
+int run_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 
 /*

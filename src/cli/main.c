@@ -13,6 +13,7 @@ static const struct command {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"bench", "measure mapfold beside its rivals, on this machine", bench_command},
+    {"run", "run a program with its file mappings folded", run_command},
     {"inspect", "tell what uses a process's maps and what would help", inspect_command},
 };
 

@@ -8,12 +8,14 @@
 
 enum {
     MF_ENOENT = 2,
+    MF_EAGAIN = 11,
     MF_ENOMEM = 12,
     MF_EEXIST = 17,
     MF_EINVAL = 22,
     MF_ENOSPC = 28,
     MF_ERANGE = 34,
     MF_EOVERFLOW = 75,
+    MF_ETIMEDOUT = 110,
 };
 
 #endif

@@ -15,6 +15,9 @@ import time
 import unittest
 import xml.etree.ElementTree
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import tap_result  # noqa: E402
+
 MAPFOLD = EXAMPLE = ""
 LIMIT = "/proc/sys/vm/max_map_count"
 NOBODY = 65534
@@ -104,6 +107,7 @@ class Cli(unittest.TestCase):
 
     def test_every_row_is_valid_json_and_nothing_else_is_printed(self):
         for arguments in (["space", "--n", "1,50,1000"], ["mmap_scan", "--n", "10000"],
+                          ["mapping", "--n", "20000"],
                           ["--n", "1000", "--against", "rbtree,space"]):
             result = run("bench", *arguments, "--quick", "--seconds", "0.3", "--json")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
@@ -278,7 +282,8 @@ class Cli(unittest.TestCase):
     def test_a_plot_is_a_whole_svg_or_no_file(self):
         if not shutil.which("gnuplot"):
             self.skipTest("no gnuplot")
-        for workload, against in (("space", "mapfold,kernel"), ("mmap_scan", "space,kernel")):
+        for workload, against in (("space", "mapfold,kernel"), ("mmap_scan", "space,kernel"),
+                                  ("mapping", "mapping")):
             path = os.path.join(self.directory, workload + ".svg")
             result = run("bench", workload, "--n", "10000", "--quick", "--seconds", "1",
                          "--plot", path, "--against", against)
@@ -322,52 +327,9 @@ class Cli(unittest.TestCase):
             self.assertIn(words, result.stderr)
 
 
-class Tap(unittest.TestResult):
-    """Results as TAP: a line each, with the test's name read as the sentence it is."""
-
-    def __init__(self):
-        super().__init__()
-        self.number = 0
-
-    def line(self, test, status, note=""):
-        self.number += 1
-        name = test.id().rsplit(".", 1)[-1].removeprefix("test_").replace("_", " ")
-        print(f"{status} {self.number} - {name}{note}", flush=True)
-
-    def bad(self, test, error):
-        self.line(test, "not ok")
-        for line in self._exc_info_to_string(error, test).splitlines():
-            print("#", line, flush=True)
-
-    def addSuccess(self, test):
-        self.line(test, "ok")
-
-    def addFailure(self, test, err):
-        super().addFailure(test, err)
-        self.bad(test, err)
-
-    def addError(self, test, err):
-        super().addError(test, err)
-        self.bad(test, err)
-
-    def addSkip(self, test, reason):
-        self.line(test, "ok", f" # SKIP {reason}")
-
-
-def main():
-    """Without names all tests are run."""
-    loader = unittest.defaultTestLoader
-    tests = unittest.TestSuite(Cli(name) for name in sys.argv[3:] or
-                               loader.getTestCaseNames(Cli))
-    print(f"1..{tests.countTestCases()}", flush=True)
-    result = Tap()
-    tests.run(result)
-    return 0 if result.wasSuccessful() else 1
-
-
 if __name__ == "__main__":
     # What nohup or a shell's & have us ignore, the command must get all the same.
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_DFL)
     MAPFOLD, EXAMPLE = map(os.path.abspath, sys.argv[1:3])
-    sys.exit(main())
+    tap_result.main(Cli, sys.argv[3:])

@@ -16,7 +16,10 @@ import time
 import unittest
 import xml.etree.ElementTree
 
-from cli_test import LIMIT, NOBODY, Tap
+from cli_test import LIMIT, NOBODY
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import tap_result  # noqa: E402
 
 MAPFOLD = TARGET = ""
 OVER, DENIED, GONE, NO_MAPS = 3, 4, 5, 6
@@ -384,18 +387,7 @@ class Inspect(unittest.TestCase):
         self.assertTrue(result.returncode == 0 or "memory" in result.stderr)
 
 
-def main():
-    """Without names all tests are run."""
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    loader = unittest.defaultTestLoader
-    tests = unittest.TestSuite(Inspect(name) for name in sys.argv[3:] or
-                               loader.getTestCaseNames(Inspect))
-    print(f"1..{tests.countTestCases()}", flush=True)
-    result = Tap()
-    tests.run(result)
-    return 0 if result.wasSuccessful() else 1
-
-
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     MAPFOLD, TARGET = map(os.path.abspath, sys.argv[1:3])
-    sys.exit(main())
+    tap_result.main(Inspect, sys.argv[3:])

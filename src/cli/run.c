@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mapfold run: puts the drop-in before a program's libraries, and becomes that program. Options go
+ * to the drop-in in one variable (preload/options.h); what it cannot take is refused here.
+ *
+ * The dynamic linker does not load it into a static program, nor into one with other rights than
+ * its caller's: those run as they are, and a note says so.
+ */
+#include "cli/cli.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+enum { KEY_OFF = 0x6001, KEY_STRICT, KEY_SNAPSHOT, KEY_ANY_FS, KEY_LINGER, KEY_MAX_COPY };
+
+/* As src/preload/options.h tells it. */
+#define MAPFOLD_OPTIONS "MAPFOLD_OPTIONS"
+
+static const struct argp_option options[] = {
+    {"stats", 's', "FILE", OPTION_ARG_OPTIONAL,
+     "At exit, append what was folded and what was not to FILE (default: stderr)", 0},
+    {"explain", 'e', NULL, 0, "Say on stderr why the first mapping of each kind is not folded", 0},
+    {"off", KEY_OFF, NULL, 0, "Fold nothing, only count", 0},
+    {"strict", KEY_STRICT, NULL, 0,
+     "Make access to unmapped memory fault at once; costs a kernel map for each", 0},
+    {"snapshot", KEY_SNAPSHOT, NULL, 0,
+     "Also copy small files that are mapped shared and read-only: for data that do not change", 0},
+    {"any-fs", KEY_ANY_FS, NULL, 0, "Also fold on network file systems and FUSE", 0},
+    {"linger", KEY_LINGER, "MS", 0, "Keep extents without pieces for so many milliseconds", 0},
+    {"max-copy", KEY_MAX_COPY, "BYTES", 0,
+     "Copy no more than so many bytes (K, M, G allowed; 0: nothing). Default: a quarter of the"
+     " memory",
+     0},
+    {0},
+};
+
+/* The words of MAPFOLD_OPTIONS, and where in argv the program stands. */
+struct words {
+    char text[4096 + 256];
+    size_t length;
+    int program;
+};
+
+static bool word_add(struct words *words, const char *name, const char *value)
+{
+    const size_t room = sizeof(words->text) - words->length;
+    const int written =
+        snprintf(words->text + words->length, room, "%s%s%s%s", words->length ? "," : "", name,
+                 value ? "=" : "", value ? value : "");
+    if (written < 0 || (size_t)written >= room)
+        return false;
+    words->length += (size_t)written;
+    return true;
+}
+
+/* A number of bytes, with K, M or G behind it or without. */
+static bool bytes_read(const char *text, unsigned long long *bytes)
+{
+    char *end;
+    errno = 0;
+    *bytes = strtoull(text, &end, 10);
+    if (errno != 0 || end == text || *text == '-')
+        return false;
+    static const char units[] = "KMG";
+    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
+    if (unit != NULL) {
+        const unsigned shift = 10 * (unsigned)(unit - units + 1);
+        if (*bytes > UINT64_MAX >> shift)
+            return false;
+        *bytes <<= shift;
+        end++;
+    }
+    return *end == '\0';
+}
+
+static error_t parse_stats(const char *file, struct argp_state *state)
+{
+    struct words *words = state->input;
+    if (file == NULL)
+        return word_add(words, "stats", NULL) ? 0 : ENOMEM;
+    /* Programs change their directory. */
+    char path[4096] = "";
+    if (file[0] != '/' && getcwd(path, sizeof(path)) == NULL) {
+        argp_error(state, "--stats: no current directory: %s", strerror(errno));
+        return EINVAL;
+    }
+    const size_t before = strlen(path), room = sizeof(path) - before;
+    const int length = snprintf(path + before, room, "%s%s", before ? "/" : "", file);
+    if (length < 0 || (size_t)length >= room || strchr(path, ',') != NULL) {
+        argp_error(state, "--stats: '%s' is too long a name, or has a comma", file);
+        return EINVAL;
+    }
+    return word_add(words, "stats", path) ? 0 : ENOMEM;
+}
+
+static error_t parse_number(const char *name, const char *text, unsigned long long most,
+                            struct argp_state *state)
+{
+    char value[24];
+    unsigned long long number;
+    if (!bytes_read(text, &number) || number > most) {
+        argp_error(state, "--%s: '%s' is no number, or too large", name, text);
+        return EINVAL;
+    }
+    snprintf(value, sizeof(value), "%llu", number);
+    return word_add(state->input, name, value) ? 0 : ENOMEM;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    switch (key) {
+    case 's':
+        return parse_stats(arg, state);
+    case 'e':
+        return word_add(state->input, "explain", NULL) ? 0 : ENOMEM;
+    case KEY_OFF:
+        return word_add(state->input, "off", NULL) ? 0 : ENOMEM;
+    case KEY_STRICT:
+        return word_add(state->input, "strict", NULL) ? 0 : ENOMEM;
+    case KEY_SNAPSHOT:
+        return word_add(state->input, "snapshot", NULL) ? 0 : ENOMEM;
+    case KEY_ANY_FS:
+        return word_add(state->input, "any-fs", NULL) ? 0 : ENOMEM;
+    case KEY_LINGER:
+        return parse_number("linger", arg, UINT32_MAX, state);
+    case KEY_MAX_COPY:
+        return parse_number("max-copy", arg, UINT64_MAX / 4, state);
+    case ARGP_KEY_ARG:
+        ((struct words *)state->input)->program = state->next - 1;
+        state->next = state->argc; /* the rest is the program's */
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "which program?");
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Where the drop-in is: beside a command that was not installed, or where it is installed. */
+static const char *library_find(char *path, size_t size)
+{
+    static const char in_build[] = "src/preload/libmapfold-run.so";
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (length > 0) {
+        self[length] = '\0';
+        char *slash = strrchr(self, '/');
+        *(slash != NULL ? slash : self) = '\0';
+        if ((size_t)snprintf(path, size, "%s/%s", self, in_build) < size && access(path, R_OK) == 0)
+            return path;
+    }
+    snprintf(path, size, "%s", MAPFOLD_RUN_LIBRARY);
+    return access(path, R_OK) == 0 ? path : NULL;
+}
+
+/* Where execvp will find the program; false where it will not. */
+static bool program_find(const char *name, char *path, size_t size)
+{
+    if (strchr(name, '/') != NULL)
+        return (size_t)snprintf(path, size, "%s", name) < size && access(path, X_OK) == 0;
+    const char *search = getenv("PATH");
+    for (const char *at = search != NULL ? search : "/bin:/usr/bin"; at != NULL;) {
+        const size_t length = strcspn(at, ":");
+        const int written =
+            snprintf(path, size, "%.*s/%s", length ? (int)length : 1, length ? at : ".", name);
+        struct stat stat_of;
+        if (written > 0 && (size_t)written < size && access(path, X_OK) == 0 &&
+            stat(path, &stat_of) == 0 && S_ISREG(stat_of.st_mode))
+            return true;
+        at = at[length] == ':' ? at + length + 1 : NULL;
+    }
+    return false;
+}
+
+/* A dynamic program, or a script, whose interpreter is taken for one. */
+static bool is_dynamic(const char *path)
+{
+    union {
+        unsigned char ident[EI_NIDENT];
+        Elf64_Ehdr header;
+    } start;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return true;
+    bool dynamic = true;
+    if (read(fd, &start, sizeof(start)) == (ssize_t)sizeof(start) &&
+        memcmp(start.ident, ELFMAG, SELFMAG) == 0 && start.ident[EI_CLASS] == ELFCLASS64) {
+        dynamic = false;
+        for (int i = 0; i < start.header.e_phnum && !dynamic; i++) {
+            Elf64_Phdr program;
+            const off_t at = (off_t)start.header.e_phoff + i * (off_t)start.header.e_phentsize;
+            if (pread(fd, &program, sizeof(program), at) != (ssize_t)sizeof(program))
+                break;
+            dynamic = program.p_type == PT_INTERP;
+        }
+    }
+    close(fd);
+    return dynamic;
+}
+
+static void note_unfolded(const char *path)
+{
+    struct stat stat_of;
+    if (stat(path, &stat_of) != 0)
+        return;
+    const bool user = (stat_of.st_mode & S_ISUID) && stat_of.st_uid != getuid();
+    const bool group =
+        (stat_of.st_mode & S_ISGID) && (stat_of.st_mode & S_IXGRP) && stat_of.st_gid != getgid();
+    if (user || group || getxattr(path, "security.capability", NULL, 0) > 0)
+        cli_error("%s runs with rights of its own, so the drop-in is not loaded: unfolded", path);
+    else if (!is_dynamic(path))
+        cli_error("%s is linked statically, so the drop-in is not loaded: unfolded", path);
+}
+
+/* The drop-in comes before what else is preloaded. */
+static int preload_set(const char *library)
+{
+    const char *others = getenv("LD_PRELOAD");
+    if (others == NULL || *others == '\0')
+        return setenv("LD_PRELOAD", library, 1);
+    const size_t size = strlen(library) + strlen(others) + 2;
+    char *both = malloc(size);
+    if (both == NULL)
+        return -1;
+    snprintf(both, size, "%s:%s", library, others);
+    const int result = setenv("LD_PRELOAD", both, 1);
+    free(both);
+    return result;
+}
+
+int run_command(int argc, char **argv)
+{
+    static const struct argp argp = {
+        options,
+        parse_option,
+        "-- PROGRAM [ARGUMENT...]",
+        "Runs PROGRAM with its file mappings folded: many small ones cost what few large ones do.\v"
+        "Children inherit it. See mapfold-run(1) for what is folded, and for each difference.",
+        NULL,
+        NULL,
+        NULL};
+    struct words words = {.length = 0};
+    cli_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &words);
+    char **const command = argv + words.program;
+    char library[4096], program[4096];
+    if (library_find(library, sizeof(library)) == NULL) {
+        cli_error("cannot find the drop-in %s: %s; is mapfold installed?", library,
+                  strerror(errno));
+        return CLI_FAILURE;
+    }
+    if (strpbrk(library, " :\t") != NULL) {
+        cli_error("cannot preload %s: LD_PRELOAD takes no spaces or colons; install it elsewhere",
+                  library);
+        return CLI_FAILURE;
+    }
+    if (program_find(command[0], program, sizeof(program)))
+        note_unfolded(program);
+    if (preload_set(library) != 0 || setenv(MAPFOLD_OPTIONS, words.text, 1) != 0) {
+        cli_error("cannot set LD_PRELOAD and " MAPFOLD_OPTIONS ": %s", strerror(errno));
+        return CLI_FAILURE;
+    }
+    execvp(command[0], command);
+    cli_error("cannot run %s: %s", command[0], strerror(errno));
+    return CLI_FAILURE;
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pool: a fixed number of slots, each holding one translation; idle ones are reused.
+ *
+ * What a translation is, is the machine's business (core/machine.h): an extent of a file in a
+ * process, a page of high memory in a kernel. The pool knows which slot holds which key, who has it
+ * pinned, and which to reuse.
+ *
+ * Rules for the caller:
+ *  - Every thread (in a kernel: every processor, not interrupted meanwhile) passes a block of its
+ *    own, made known by pool_block_add. It may be handed on to another thread when its owner is
+ *    gone, with its counters as they are; it is never taken out. A thread without one passes NULL,
+ *    and pays with the lock.
+ *  - pool_pin gives a slot that stays what it is until pool_unpin, which any thread may call.
+ *  - Between a pin and pool_settle a fork leaves no trace of the pin in the child; between
+ *    pool_unpin_note and pool_settle it leaves the slot unpinned there. In both cases the word that
+ *    was given as the owner's mark is 0 in the child, so that owner and counters agree. Without
+ *    counters (block NULL, or memory out) this promise is not made.
+ *  - pool_pin may sleep, and calls the machine. pool_unpin never waits for pins.
+ *  - Only pool_pinned and pool_hit may be called from a handler that has interrupted another call,
+ *    and of these pool_hit only with a block that the interrupted call does not use.
+ */
+#ifndef MF_CORE_POOL_H
+#define MF_CORE_POOL_H
+
+#include <stdatomic.h>
+
+#include "core/machine.h"
+
+enum {
+    POOL_NONE = UINT32_MAX,
+    POOL_SLOTS_MAX = 1 << 16,
+    POOL_CHUNK = 256, /* slots whose counters stand together: 2 KiB */
+    POOL_STRIDE = 16, /* the most slots looked at in one hold of the lock, beside a hash chain */
+    POOL_NOTE_UNPIN = 1 << 30,
+};
+
+/*
+ * The states of a slot. All changes are made under the lock.
+ *   EMPTY     no translation, no key
+ *   FILLING   a thread is installing its translation; others that want the key wait
+ *   LIVE      may be pinned; the only state in which a pin succeeds
+ *   CLOSED    the evictor is finding out whether it is pinned; a pin under the lock reopens it
+ *   DROPPING  it is not, and its translation is being dropped; others that want the key wait
+ *   IDLE      dropped, and the next but some to be reused; a pin under the lock revives it
+ *   DOOMED    forgotten while pinned: no longer found by its key, retired with its last unpin
+ *   BUSY      its translation is being retired; not found by its key
+ * A slot is in the hash table from FILLING to IDLE.
+ */
+enum pool_state {
+    POOL_EMPTY,
+    POOL_FILLING,
+    POOL_LIVE,
+    POOL_CLOSED,
+    POOL_DROPPING,
+    POOL_IDLE,
+    POOL_DOOMED,
+    POOL_BUSY,
+};
+
+/* What a slot translates. The pool only compares keys. */
+struct pool_key {
+    uintptr_t owner;
+    uintptr_t index;
+};
+
+struct pool_slot {
+    _Atomic uint32_t life; /* generation << 3 | state; the generation counts translations */
+    _Atomic uint32_t next; /* hash chain */
+    _Atomic uintptr_t owner, index;
+    uint32_t link;   /* list of empty or idle slots; under the lock */
+    uint32_t before; /* the same, backwards, for idle ones */
+    uint32_t seen;   /* pins counted when the evictor last came by; the evictor's */
+    struct machine_slot machine;
+};
+
+/* Pins and unpins of one slot by one thread, each only growing, modulo 2^32. */
+struct pool_counter {
+    _Atomic uint32_t pins;
+    _Atomic uint32_t unpins;
+};
+
+/* One thread's counters. Zero all of it, then pool_block_add. */
+struct pool_block {
+    /* What is in progress, for pool_thaw: slot + 1, with POOL_NOTE_UNPIN for an unpin; that
+     * counter's pins before the pin, and unpins before the unpin; the owner's mark, or NULL. */
+    _Atomic uint32_t note_slot;
+    _Atomic uint32_t note_pins;
+    _Atomic uint32_t note_unpins;
+    _Atomic(uint64_t *) note_mark;
+    _Atomic uintptr_t hits;
+    struct pool_block *next; /* constant once added */
+    _Atomic(struct pool_counter *) chunk[POOL_SLOTS_MAX / POOL_CHUNK];
+};
+
+struct pool_waiter {
+    struct machine_event event;
+    struct pool_waiter *next;
+};
+
+struct pool_queue {
+    struct pool_waiter *head, *tail;
+};
+
+/* Under the lock, or the evictor's. Plain numbers: the machine adds them up. */
+struct pool_counts {
+    uint64_t late_hits; /* found LIVE, but only under the lock */
+    uint64_t misses, revived, evicted, rounds, waits;
+    uint64_t lock_taken, lock_contended, lock_steps;
+    uint32_t lock_steps_max;
+};
+
+struct pool {
+    /* Constant, read by every hit. */
+    struct pool_slot *slots;
+    _Atomic uint32_t *buckets;
+    uint32_t bucket_shift;
+    uint32_t capacity;
+    uint32_t batch_max;
+
+    /* Read by every unpin, written when a thread begins or ends to wait. */
+    _Atomic uint32_t waiting;
+
+    _Atomic(struct pool_block *) blocks __attribute__((aligned(64)));
+
+    /* Under the lock. */
+    struct machine_lock lock __attribute__((aligned(64)));
+    uint32_t used; /* slots ever used: those from here on are EMPTY and in no list */
+    uint32_t empty;
+    uint32_t idle_head, idle_tail;
+    uint32_t in_transit; /* slots that are FILLING or BUSY */
+    uint32_t retiring;   /* those that are BUSY */
+    uint32_t steps;      /* slots looked at in this hold of the lock */
+    bool evicting;       /* a thread is the evictor: hand, seen and batch are its own */
+    bool frozen;
+    struct pool_queue starving; /* wait for a slot, first come first served */
+    struct pool_queue changes;  /* wait for any end of FILLING, BUSY or the evictor */
+    struct pool_counts counts;
+
+    uint32_t hand;
+    uint32_t *batch;
+    struct pool_block common; /* for threads without a block; under the lock */
+};
+
+/* What pool_init is given. buckets: a power of two, at least twice the slots. batch: at least 1.
+ * All memory zeroed, but buckets filled with POOL_NONE. common_counters: one counter a slot. */
+struct pool_memory {
+    struct pool_slot *slots;
+    _Atomic uint32_t *buckets;
+    uint32_t *batch;
+    struct pool_counter *common_counters;
+    uint32_t capacity; /* slots, 1 to POOL_SLOTS_MAX */
+    uint32_t bucket_bits;
+    uint32_t batch_max; /* the most slots evicted in one round */
+};
+
+void pool_init(struct pool *pool, const struct pool_memory *memory);
+
+/* Makes a zeroed block known, for good. */
+void pool_block_add(struct pool *pool, struct pool_block *block);
+
+/*
+ * Pins the slot that holds key; where none does, installs one as request says, reusing idle slots.
+ * deadline: 0 = do not wait for others' pins, UINT64_MAX = for ever.
+ * 0; -EAGAIN (all is pinned and deadline is 0, or there is no heavy barrier), -ETIMEDOUT; what
+ * machine_admit and machine_install say.
+ */
+int pool_pin(struct pool *pool, struct pool_block *block, struct pool_key key, void *request,
+             uint64_t deadline, uint32_t *slot);
+
+/* Before a pin: the word, not 0 once it is settled, by which its owner knows that there is one;
+ * NULL: none. It goes for all pins until the next call. */
+static inline void pool_mark(struct pool_block *block, uint64_t *mark)
+{
+    if (block)
+        atomic_store_explicit(&block->note_mark, mark, memory_order_relaxed);
+}
+
+/* The pin is the caller's to keep, or the unpin done. */
+static inline void pool_settle(struct pool_block *block)
+{
+    if (block)
+        atomic_store_explicit(&block->note_slot, 0, memory_order_release);
+}
+
+/*
+ * Dooms slots: those in use go with their last unpin, the others now. Only slots whose life is the
+ * one given (pool_life when they were pinned or installed) are touched. One barrier for all.
+ */
+struct pool_victim {
+    uint32_t slot;
+    uint32_t generation;
+};
+void pool_doom(struct pool *pool, const struct pool_victim *victims, uint32_t count);
+
+/* The budget has grown, or its limits changed: whoever waits for it looks again. The change comes
+ * before, sequentially consistent: pairs with a waiter's raising of `waiting` before it asks
+ * machine_admit, which reads so too. */
+void pool_budget_changed(struct pool *pool);
+
+/* Makes the counter that an unpin needs; false: memory is out. */
+bool pool_counter_ready(struct pool *pool, struct pool_block *block, uint32_t slot);
+
+/* Evicts and retires up to count slots that nobody has pinned; the number that went. */
+uint32_t pool_shrink(struct pool *pool, uint32_t count);
+
+/* Pins of one slot not yet unpinned, those in progress included; never less than there are.
+ * Lock-free and safe in a handler. */
+uint32_t pool_pinned(struct pool *pool, uint32_t slot);
+
+/* Waits until no call is between two states, and keeps all others out; for fork. */
+void pool_freeze(struct pool *pool);
+/* Ends it; in the child all other threads are gone, and so are their unfinished pins. */
+void pool_thaw(struct pool *pool, bool child);
+
+/* pool_counts, at one moment. */
+void pool_count(struct pool *pool, struct pool_counts *counts);
+
+/* The cold halves of pool_unpin: somebody waits, or the slot is doomed; and without counters. */
+void pool_unpin_slow(struct pool *pool, uint32_t slot) __attribute__((cold));
+void pool_unpin_common(struct pool *pool, struct pool_block *block, uint32_t slot)
+    __attribute__((cold));
+
+static inline uint32_t pool_life_state(uint32_t life)
+{
+    return life & 7;
+}
+
+static inline uint32_t pool_generation(const struct pool *pool, uint32_t slot)
+{
+    return atomic_load_explicit(&pool->slots[slot].life, memory_order_relaxed) >> 3;
+}
+
+static inline struct pool_counter *pool_counter(struct pool_block *block, uint32_t slot)
+{
+    struct pool_counter *chunk =
+        atomic_load_explicit(&block->chunk[slot / POOL_CHUNK], memory_order_relaxed);
+    return chunk ? chunk + slot % POOL_CHUNK : NULL;
+}
+
+static inline uint32_t pool_hash(const struct pool *pool, struct pool_key key)
+{
+    return (uint32_t)((key.owner * (uintptr_t)0x9e3779b97f4a7c15 +
+                       key.index * (uintptr_t)0xd6e8feb86659fd93) >>
+                      pool->bucket_shift);
+}
+
+static inline bool pool_slot_holds(const struct pool_slot *slot, struct pool_key key)
+{
+    return atomic_load_explicit(&slot->owner, memory_order_relaxed) == key.owner &&
+           atomic_load_explicit(&slot->index, memory_order_relaxed) == key.index;
+}
+
+/* What every unpin ends with, after it has written its counter: whether somebody has to be told, by
+ * pool_unpin_slow. */
+static inline bool pool_is_awaited(const struct pool *pool, uint32_t slot)
+{
+    machine_barrier_light(); /* pairs with the heavy one of a waiter, and of pool_doom */
+    return atomic_load_explicit(&pool->waiting, memory_order_relaxed) ||
+           pool_life_state(atomic_load_explicit(&pool->slots[slot].life, memory_order_relaxed)) ==
+               POOL_DOOMED;
+}
+
+/*
+ * Notes that an unpin is in progress; false (and nothing noted) if the thread has no counter for
+ * it. Also turns the note of a pin of the same slot into that of its unpin, by the one store of
+ * note_slot: both leave the child the same sum.
+ */
+static inline bool pool_unpin_note(struct pool_block *block, uint32_t slot, uint64_t *mark)
+{
+    const struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;
+    if (!counter)
+        return false;
+    atomic_store_explicit(&block->note_unpins,
+                          atomic_load_explicit(&counter->unpins, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&block->note_mark, mark, memory_order_relaxed);
+    atomic_store_explicit(&block->note_slot, (slot + 1) | POOL_NOTE_UNPIN, memory_order_release);
+    return true;
+}
+
+/* Counts an unpin; false if the thread has no counter for it. What was done with the slot comes
+ * before (release: pairs with the acquire in sums()). */
+static inline bool pool_count_unpin(struct pool_block *block, uint32_t slot)
+{
+    struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;
+    if (!counter)
+        return false;
+    atomic_store_explicit(&counter->unpins,
+                          atomic_load_explicit(&counter->unpins, memory_order_relaxed) + 1,
+                          memory_order_release);
+    return true;
+}
+
+static inline void pool_unpin(struct pool *pool, struct pool_block *block, uint32_t slot)
+{
+    if (!pool_count_unpin(block, slot))
+        pool_unpin_common(pool, block, slot);
+    else if (__builtin_expect(pool_is_awaited(pool, slot), false))
+        pool_unpin_slow(pool, slot);
+}
+
+/* Takes the pin of a hit back that found its slot closed, or another's. */
+void pool_hit_undo(struct pool *pool, struct pool_block *block, uint32_t slot, uint32_t pins)
+    __attribute__((cold));
+
+/* The slot in a chain that holds the key, found without the lock: the chain may change underfoot
+ * and lead astray; that costs a look under the lock. */
+uint32_t pool_walk(struct pool *pool, uint32_t slot, struct pool_key key) __attribute__((cold));
+
+/*
+ * The hit: no lock, no system call, no store but to the thread's own block. The slot, pinned and to
+ * be settled; or POOL_NONE: the slow path must look.
+ */
+static inline uint32_t pool_hit(struct pool *pool, struct pool_block *block, struct pool_key key)
+{
+    uint32_t i = atomic_load_explicit(&pool->buckets[pool_hash(pool, key)], memory_order_acquire);
+    if (i == POOL_NONE)
+        return POOL_NONE;
+    struct pool_slot *slot = &pool->slots[i];
+    if (__builtin_expect(!pool_slot_holds(slot, key), false)) {
+        i = pool_walk(pool, i, key);
+        if (i == POOL_NONE)
+            return POOL_NONE;
+        slot = &pool->slots[i];
+    }
+    /* acquire: the key is looked at in this life or a later one; and the slot is read after it */
+    const uint32_t life = atomic_load_explicit(&slot->life, memory_order_acquire);
+    struct pool_counter *counter = pool_counter(block, i);
+    if (!counter || pool_life_state(life) != POOL_LIVE || !pool_slot_holds(slot, key))
+        return POOL_NONE;
+    const uint32_t pins = atomic_load_explicit(&counter->pins, memory_order_relaxed);
+    atomic_store_explicit(&block->note_pins, pins, memory_order_relaxed);
+    atomic_store_explicit(&block->note_slot, i + 1, memory_order_release);
+    atomic_store_explicit(&counter->pins, pins + 1, memory_order_release);
+    machine_barrier_light(); /* pairs with the heavy one between CLOSED or DOOMED and sums() */
+
+    /* LIVE in the same generation: from here on the slot stays what it is. */
+    if (__builtin_expect(atomic_load_explicit(&slot->life, memory_order_acquire) != life, false)) {
+        pool_hit_undo(pool, block, i, pins);
+        return POOL_NONE;
+    }
+    atomic_store_explicit(&block->hits,
+                          atomic_load_explicit(&block->hits, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    return i;
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Local windows: the atomic kmaps. A thread's own, on a stack of their own; they borrow an extent
+ * that is mapped, or that can be mapped without waiting for anybody's unpin once it was touched
+ * twice; else the piece is read into the thread's buffer, of which the stack's top is given back
+ * with its window. The window's opaque words: the pool, slot << 32 | depth, bytes of the buffer
+ * before it, and a token.
+ */
+
+#include "linux/pool.h"
+#include "linux/system.h"
+
+enum { IN_POOL, IN_SLOT, IN_BUFFER };
+
+static void push(struct thread *self, struct mf_pool *pool, uint32_t slot, const void *data,
+                 size_t length, struct mf_window *w)
+{
+    w->data = data;
+    w->length = length;
+    w->flags = slot == POOL_NONE && length ? MF_WINDOW_COPY : 0;
+    w->opaque[IN_POOL] = (uintptr_t)pool;
+    w->opaque[IN_SLOT] = (uint64_t)slot << 32 | self->locals;
+    w->opaque[IN_BUFFER] = self->local_used;
+    window_own(w, true);
+    self->local[self->locals] = (struct local){w, pool, slot};
+    store_fence();
+    *(volatile uint32_t *)&self->locals = self->locals + 1;
+}
+
+/* Into the thread's buffer. */
+static int push_read(struct thread *self, struct mf_file *file, uint64_t offset, size_t length,
+                     struct mf_window *w)
+{
+    if (!self->local_buffer && !(self->local_buffer = metadata_map(LOCAL_BUFFER)))
+        return -ENOMEM;
+    if (length > LOCAL_BUFFER - self->local_used)
+        return -E2BIG;
+    char *to = self->local_buffer + self->local_used;
+    const int err = file_pread_all(file, to, length, offset);
+    if (err)
+        return err;
+    push(self, file->pool, POOL_NONE, to, length, w);
+    self->local_used += round_up(length, 16);
+    if (self->local_used > LOCAL_BUFFER)
+        self->local_used = LOCAL_BUFFER;
+    return 0;
+}
+
+static int pin_generic(struct thread *self, struct mf_file *file, uint64_t offset, size_t length,
+                       struct mf_window *w)
+{
+    const uint64_t end = offset + length;
+    if (end > atomic_load_explicit(&file->size, memory_order_relaxed)) {
+        const int err = file_check_range(file, end);
+        if (err)
+            return err;
+    }
+    if (!length) {
+        push(self, file->pool, POOL_NONE, NULL, 0, w);
+        return 0;
+    }
+    struct piece piece;
+    uint32_t slot;
+    char *data;
+    const bool too_long = length > LOCAL_BUFFER - self->local_used;
+    if (!file->copy_only && piece_locate(file, offset, length, false, &piece) == 0 &&
+        (ghost_touch(file->pool, piece.key) || too_long) &&
+        piece_pin(file, &piece, MF_NOWAIT, &slot, &data) == 0) {
+        push(self, file->pool, slot, data, length, w);
+        pool_settle(thread_block(file->pool));
+        return 0;
+    }
+    return push_read(self, file, offset, length, w);
+}
+
+int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf_window *w)
+{
+    if (offset > INT64_MAX || length > INT64_MAX - offset || window_is_in_use(w))
+        return -EINVAL;
+    struct pool_block *block = thread_block(file->pool);
+    struct thread *self = thread_record();
+    if (!self)
+        return -ENOMEM;
+    if (self->locals == LOCALS_MAX)
+        return -ENOSPC;
+    const uint64_t size = atomic_load_explicit(&file->size, memory_order_relaxed);
+    pool_mark(block, &w->opaque[WINDOW_TOKEN]);
+    if (block && length - 1 < size && offset <= size - length) {
+        const struct hit hit = piece_hit(file, block, offset, length, false);
+        if (hit.data) {
+            push(self, file->pool, hit.slot, hit.data, length, w);
+            pool_settle(block);
+            return 0;
+        }
+    }
+    const int saved = errno;
+    const int err = pin_generic(self, file, offset, length, w);
+    errno = saved;
+    return err;
+}
+
+int mf_local_unpin(struct mf_window *w)
+{
+    struct thread *self = thread_self;
+    if (!self || !window_is_pinned(w, true) || !self->locals ||
+        self->local[self->locals - 1].window != w)
+        return -EINVAL;
+    const struct local *local = &self->local[self->locals - 1];
+    const uint32_t slot = local->slot;
+    struct mf_pool *pool = local->pool;
+    const size_t used = w->opaque[IN_BUFFER];
+    int err = 0;
+    if (slot == POOL_NONE)
+        window_clear(w);
+    else
+        err = piece_unpin(pool, slot, w);
+    self->locals--;
+    self->local_used = used;
+    return err;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mf_mmap and mf_munmap: the ways a request can go.
+ *
+ *   a request that is never folded, or of few pieces so far  -> the kernel
+ *   its class has an extent with a spot, or can get one      -> carved
+ *   it overlaps too deeply, and may be copied                -> copied
+ *   anything else                                            -> the kernel, and its class counts it
+ *
+ * Identity is asked for, and files are read, without the lock. Whatever the kernel maps by itself
+ * is compared with the extents: it can lie in one only if somebody went behind the layer's back.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "linux/layer.h"
+
+static bool touches(uintptr_t start, uintptr_t end)
+{
+    const struct extent *extent = extent_at_or_above(start);
+    return extent != NULL && extent->start < end;
+}
+
+static long raw_mmap(const struct request *request, size_t length)
+{
+    return sys_mmap(request->address, length, request->protection, request->flags, request->fd,
+                    request->offset);
+}
+
+/* Whether this request could be folded, by what stands in it alone. */
+static bool may_fold(const struct request *request, size_t length)
+{
+    const int harmless = MAP_NORESERVE | MAP_DENYWRITE | MAP_EXECUTABLE | MAP_NONBLOCK;
+    const int type = request->flags & MAP_TYPE;
+    return request->fd >= 0 && (type == MAP_PRIVATE || type == MAP_SHARED) &&
+           (request->flags & ~(MAP_TYPE | harmless)) == 0 &&
+           (request->protection & ~(PROT_READ | PROT_WRITE)) == 0 && length != 0 &&
+           request->length >= length && (request->offset & (layer.page - 1)) == 0 &&
+           request->offset + request->length > request->offset &&
+           request->offset + request->length <= INT64_MAX;
+}
+
+/* MAP_FIXED or MAP_FIXED_NOREPLACE, which may lie on folded memory or on spots that are held free.
+ */
+static long map_fixed(const struct request *request, size_t length)
+{
+    const uintptr_t start = request->address, end = start + request->length;
+    if ((extents_now() == 0 && plain_count() == 0) || !range_is_sane(start, length))
+        return raw_mmap(request, length);
+    const enum entry entry = layer_enter();
+    if (entry != ENTER_LOCKED) {
+        const long result = raw_mmap(request, length);
+        if (entry == ENTER_INTERRUPTED && !sys_failed(result) && layer_touches(start, end) &&
+            !layer_queue(LATE_FOREIGN, start, end))
+            lock_give_up();
+        return result;
+    }
+    layer_pass(MF_PASS_FLAGS);
+    /* Holes must not stand in its way; where a piece does, the kernel finds it. */
+    int punched = 0;
+    if ((request->flags & MAP_FIXED_NOREPLACE) && touches(start, end))
+        punched = range_punch(start, end);
+    const long result = punched != 0 ? punched : raw_mmap(request, length);
+    if (!sys_failed(result)) {
+        plain_remove(start, end);
+        if (range_make_foreign(start, end) != 0)
+            lock_give_up();
+    } else if (result != -EEXIST) {
+        range_resync(start, end); /* a file's own mmap may fail when the old mapping has gone */
+    }
+    layer_leave();
+    return result;
+}
+
+/* A program that has limited its address space since must not miss what extents take of it. */
+static bool dissolve(void)
+{
+    if (layer_enter() != ENTER_LOCKED)
+        return false;
+    const int result = extents_dissolve();
+    layer_leave();
+    return result == 0;
+}
+
+/* The kernel's mapping, remembered if its file may come to be folded, and checked for strangers. */
+static long map_plainly(const struct request *request, size_t length, enum mf_pass_reason reason,
+                        bool identified)
+{
+    const bool count =
+        reason != MF_PASS_FLAGS && reason != MF_PASS_FILE && reason != MF_PASS_LOCKED;
+    long result = raw_mmap(request, length);
+    if (result == -ENOMEM && extents_now() != 0 && address_space_is_limited() && dissolve())
+        result = raw_mmap(request, length);
+    if (sys_failed(result)) {
+        if (result == -ENOMEM)
+            layer_count(&layer.stats.refused_maps);
+        return result;
+    }
+    if (!count && extents_now() == 0 && plain_count() == 0) {
+        layer_pass(reason);
+        return result;
+    }
+    if (layer_enter() != ENTER_LOCKED)
+        return result;
+    layer_pass(reason);
+    const uintptr_t start = (uintptr_t)result, end = start + request->length;
+    if (touches(start, end) && range_make_foreign(start, end) != 0)
+        lock_give_up();
+    if (count) {
+        memory_prepare();
+        plain_add(start, request->length, identified ? class_get(request) : NULL);
+    } else {
+        plain_remove(start, end);
+    }
+    layer_leave();
+    return result;
+}
+
+static void count_piece(void)
+{
+    if (++layer.stats.live_pieces > layer.stats.peak_live_pieces)
+        layer.stats.peak_live_pieces = layer.stats.live_pieces;
+}
+
+/* Fills the place of a copy. Its address, or 0 if the file cannot be read so: it is given back. */
+static uintptr_t copy_finish(const struct request *request, uintptr_t address)
+{
+    const int result = copy_fill(request, address);
+    if (layer_enter() != ENTER_LOCKED)
+        return result == 0 ? address : 0;
+    if (result == 0) {
+        layer.stats.copied++;
+        layer.stats.copied_bytes += request->length;
+        count_piece();
+    } else {
+        range_release(address, address + request->length);
+    }
+    layer_leave();
+    return result == 0 ? address : 0;
+}
+
+/* An identified request. The address, or 0 and why the kernel should have it. */
+static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *reason)
+{
+    uintptr_t address = 0;
+    bool copied = false;
+    const enum entry entry = layer_enter();
+    if (entry != ENTER_LOCKED) {
+        *reason = entry == ENTER_INTERRUPTED ? MF_PASS_INTERRUPTED : MF_PASS_OFF;
+        return 0;
+    }
+    memory_prepare();
+    struct class *class = class_get(request);
+    *reason = MF_PASS_NO_MEMORY;
+    if (class != NULL) {
+        class->held++;
+        if (class_carve(class, request, &address, reason) == 0) {
+            layer.stats.carved++;
+            count_piece();
+        } else if (copy_wanted(class, request, *reason)) {
+            copied = copy_place(class, request, &address) == 0;
+            if (copied && *reason == MF_PASS_DEPTH)
+                copy_keep_original(class, request);
+        }
+        class->held--;
+        class_put(class);
+    }
+    layer_leave();
+    return copied ? copy_finish(request, address) : address;
+}
+
+static long map(struct request *request, size_t length)
+{
+    if (request->flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))
+        return map_fixed(request, length);
+    if (!may_fold(request, length))
+        return map_plainly(request, length, MF_PASS_FLAGS, false);
+    if (layer.options.off)
+        return map_plainly(request, length, MF_PASS_OFF, false);
+    if (layer.future_locked)
+        return map_plainly(request, length, MF_PASS_LOCKED, false);
+    /* With so few pieces in all, no class can have enough: spare the look at the file. */
+    if (extents_now() == 0 && plain_count() + 1 < layer.options.promote_pieces)
+        return map_plainly(request, length, MF_PASS_FEW, false);
+    enum mf_pass_reason reason = identity_of(request);
+    if (reason != MF_PASS_REASONS)
+        return map_plainly(request, length, reason, false);
+    const uintptr_t address = map_folded(request, &reason);
+    return address != 0 ? (long)address : map_plainly(request, length, reason, true);
+}
+
+static uint64_t timer(void)
+{
+    struct timespec now;
+    if (!layer.options.timed || clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+        return 0;
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void *mf_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+    layer_begin();
+    struct request request = {.address = (uintptr_t)address,
+                              .length = page_up(length),
+                              .protection = protection,
+                              .flags = flags,
+                              .fd = fd,
+                              .offset = (uint64_t)offset};
+    const uint64_t begun = timer();
+    const long result = map(&request, length);
+    layer_count(&layer.stats.maps);
+    if (begun != 0)
+        layer.stats.nanoseconds += timer() - begun;
+    if (sys_failed(result)) {
+        errno = (int)-result;
+        return MAP_FAILED;
+    }
+    return (void *)result;
+}
+
+/*
+ * Unmaps a range that touches extents. What lies outside of them goes first and from the top down,
+ * since of that the kernel may refuse a part: beyond the end of the address space, or at the limit
+ * of maps.
+ */
+long range_unmap(uintptr_t start, uintptr_t end)
+{
+    plain_remove(start, end);
+    uintptr_t to = end;
+    for (uint32_t i = extents_below(end); i-- > 0 && extent_end(layer.sorted[i]) > start;) {
+        const uintptr_t from = extent_end(layer.sorted[i]);
+        const long result = from < to ? sys_munmap(from, to - from) : 0;
+        if (sys_failed(result))
+            return result;
+        to = layer.sorted[i]->start;
+    }
+    const long result = start < to ? sys_munmap(start, to - start) : 0;
+    if (sys_failed(result))
+        return result;
+    const uint64_t before = layer.stats.live_bytes;
+    const int released = range_release(start, end);
+    if (layer.stats.live_bytes != before && layer.stats.live_pieces > 0)
+        layer.stats.live_pieces--;
+    return released;
+}
+
+static long unmap(uintptr_t start, size_t length)
+{
+    if ((extents_now() == 0 && plain_count() == 0) || !range_is_sane(start, length))
+        return sys_munmap(start, length);
+    const uintptr_t end = start + page_up(length);
+    const enum entry entry = layer_enter();
+    if (entry == ENTER_INTERRUPTED && layer_touches(start, end))
+        return layer_queue(LATE_UNMAP, start, end) ? 0 : -ENOMEM;
+    if (entry != ENTER_LOCKED)
+        return sys_munmap(start, length);
+    if (touches(start, end)) {
+        const long result = range_unmap(start, end);
+        layer_leave();
+        return result;
+    }
+    plain_remove(start, end);
+    layer_leave();
+    return sys_munmap(start, length);
+}
+
+int mf_munmap(void *address, size_t length)
+{
+    layer_begin();
+    const uint64_t begun = timer();
+    const long result = unmap((uintptr_t)address, length);
+    layer_count(&layer.stats.unmaps);
+    if (begun != 0)
+        layer.stats.nanoseconds += timer() - begun;
+    if (sys_failed(result)) {
+        errno = (int)-result;
+        return -1;
+    }
+    return 0;
+}

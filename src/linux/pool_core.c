@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: MIT */
+/* The core of the pool, compiled for the machine of a Linux process. */
+#define MF_MACHINE "linux/machine_linux.h"
+#include "core/pool.c"

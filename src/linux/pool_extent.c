@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Extents: the translations of a Linux process. A slot's extent is a kernel mapping of a range of
+ * one file, and its address is the slot's until it is retired. Reuse for another range of the same
+ * length puts the new mapping in its place with one mmap(MAP_FIXED); for that the old one's pages
+ * were zapped in a batch before (machine_drop), since zapping them one extent at a time interrupts
+ * the other processors each time.
+ *
+ * An extent whose munmap fails (the kernel would have to split a merged neighbour, and is at its
+ * limit) keeps its address and its place in the budget while its slot is empty; the next install in
+ * that slot takes it over.
+ */
+#include "linux/pool.h"
+#include "linux/system.h"
+
+enum { HUGE = 2 << 20, CHUNK_STORE = 64 << 10 };
+
+static struct mf_pool *pool_of(struct pool *core)
+{
+    return (struct mf_pool *)core;
+}
+
+static struct machine_slot *payload(struct mf_pool *pool, uint32_t slot)
+{
+    return &pool->core.slots[slot].machine;
+}
+
+static char *base_of(struct mf_pool *pool, uint32_t slot)
+{
+    return atomic_load_explicit(&payload(pool, slot)->base, memory_order_relaxed);
+}
+
+static size_t length_of(struct mf_pool *pool, uint32_t slot)
+{
+    return atomic_load_explicit(&payload(pool, slot)->length, memory_order_relaxed);
+}
+
+/* NOLINTNEXTLINE(readability-non-const-parameter): kept, to be written through */
+static void set_place(struct mf_pool *pool, uint32_t slot, char *base, size_t length)
+{
+    atomic_store_explicit(&payload(pool, slot)->base, base, memory_order_relaxed);
+    atomic_store_explicit(&payload(pool, slot)->length, length, memory_order_relaxed);
+}
+
+/* The counters of one pool, cut from larger pieces; under the core's lock. */
+struct chunk_store {
+    struct chunk_store *next;
+    size_t used;
+};
+
+void *machine_chunk(struct pool *core, size_t bytes)
+{
+    struct mf_pool *pool = pool_of(core);
+    struct chunk_store *store = pool->chunks;
+    if (!store || CHUNK_STORE - store->used < bytes) {
+        store = metadata_map(CHUNK_STORE);
+        if (!store)
+            return NULL;
+        store->next = pool->chunks;
+        store->used = bytes; /* the head takes the room of one chunk: all stay aligned */
+        pool->chunks = store;
+    }
+    store->used += bytes;
+    return (char *)store + store->used - bytes;
+}
+
+void chunks_destroy(struct mf_pool *pool)
+{
+    while (pool->chunks) {
+        struct chunk_store *next = pool->chunks->next;
+        metadata_unmap(pool->chunks, CHUNK_STORE);
+        pool->chunks = next;
+    }
+}
+
+/* The lists of a file's extents. */
+
+static void attach(struct mf_pool *pool, uint32_t slot, const struct request *request)
+{
+    struct extent *extent = &pool->extents[slot];
+    struct mf_file *file = request->file;
+    file_ref(file);
+    pthread_mutex_lock(&pool->files_lock);
+    extent->file = file;
+    extent->offset = request->offset;
+    extent->write = request->write;
+    extent->born = pool->installs++;
+    extent->before = POOL_NONE;
+    extent->next = file->first_extent;
+    if (file->first_extent != POOL_NONE)
+        pool->extents[file->first_extent].before = slot;
+    file->first_extent = slot;
+    pthread_mutex_unlock(&pool->files_lock);
+}
+
+static void detach(struct mf_pool *pool, uint32_t slot)
+{
+    struct extent *extent = &pool->extents[slot];
+    struct mf_file *file = extent->file;
+    if (!file)
+        return;
+    pthread_mutex_lock(&pool->files_lock);
+    if (extent->before != POOL_NONE)
+        pool->extents[extent->before].next = extent->next;
+    else
+        file->first_extent = extent->next;
+    if (extent->next != POOL_NONE)
+        pool->extents[extent->next].before = extent->before;
+    extent->file = NULL;
+    pool->failed_retired +=
+        atomic_load_explicit(&payload(pool, slot)->failed, memory_order_relaxed) != 0;
+    pthread_mutex_unlock(&pool->files_lock);
+    file_unref(file);
+
+    atomic_store_explicit(&payload(pool, slot)->failed, 0, memory_order_relaxed);
+    atomic_store_explicit(&extent->faults, 0, memory_order_relaxed);
+    const uint32_t repairs = atomic_exchange_explicit(&extent->repairs, 0, memory_order_relaxed);
+    budget_give(&pool->budget, 0, repairs);
+    budget_give(&process_budget, 0, repairs);
+}
+
+/* The machine's functions. */
+
+/* What is given up by a shorter request is given back when the old extent is gone: in install. */
+int machine_admit(struct pool *core, uint32_t slot, void *request)
+{
+    struct mf_pool *pool = pool_of(core);
+    const struct request *r = request;
+    const size_t old = length_of(pool, slot);
+    /* Looked up before with other limits: it would stand first in the queue for ever. */
+    if (r->length > atomic_load_explicit(&pool->budget.bytes_max, memory_order_seq_cst))
+        return -E2BIG;
+    return r->length <= old || budget_take(&pool->budget, r->length - old, !old);
+}
+
+/* A fresh address; on huge-page boundaries where the piece is that long. */
+static char *map_anywhere(const struct request *r, int prot, int fd)
+{
+    const off_t offset = (off_t)r->offset;
+    if (r->length < HUGE || system_page >= HUGE)
+        return system_mmap(NULL, r->length, prot, MAP_SHARED, fd, offset);
+    char *raw = system_mmap(NULL, r->length + HUGE, PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (raw == MAP_FAILED)
+        return system_mmap(NULL, r->length, prot, MAP_SHARED, fd, offset);
+    char *base = (char *)round_up((uintptr_t)raw, HUGE);
+    if (base != raw)
+        munmap(raw, (size_t)(base - raw));
+    munmap(base + r->length, HUGE - (size_t)(base - raw));
+    if (system_mmap(base, r->length, prot, MAP_SHARED | MAP_FIXED, fd, offset) != MAP_FAILED)
+        return base;
+    const int saved = errno;
+    munmap(base, r->length);
+    errno = saved;
+    return MAP_FAILED;
+}
+
+/* EAGAIN (RLIMIT_MEMLOCK) is to our callers something else: that all is pinned. */
+static int mmap_error(void)
+{
+    return errno == EAGAIN ? -ENOMEM : -errno;
+}
+
+/* Puts the request's mapping where the slot's was, or anywhere. What fails leaves the old one, or
+ * none; the slot's place says which. */
+static int map_request(struct mf_pool *pool, uint32_t slot, const struct request *r, int fd)
+{
+    const int prot = r->write ? PROT_READ | PROT_WRITE : PROT_READ;
+    const size_t old = length_of(pool, slot);
+    char *base = base_of(pool, slot);
+    if (old == r->length)
+        return system_mmap(base, old, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)r->offset) ==
+                       MAP_FAILED
+                   ? mmap_error()
+                   : 0;
+    if (old && munmap(base, old) != 0)
+        return -errno;
+    set_place(pool, slot, NULL, 0);
+    base = map_anywhere(r, prot, fd);
+    if (base == MAP_FAILED)
+        return mmap_error();
+    set_place(pool, slot, base, r->length);
+    return 0;
+}
+
+/* How far the fault handler looks. Installs run side by side: only ever raised. */
+static void raise_extents_used(struct mf_pool *pool, uint32_t slot)
+{
+    uint32_t used = atomic_load_explicit(&pool->extents_used, memory_order_relaxed);
+    while (used <= slot &&
+           !atomic_compare_exchange_weak_explicit(&pool->extents_used, &used, slot + 1,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
+}
+
+int machine_install(struct pool *core, uint32_t slot, void *request)
+{
+    struct mf_pool *pool = pool_of(core);
+    const struct request *r = request;
+    const int saved = errno;
+    const size_t old = length_of(pool, slot);
+    const size_t more = r->length > old ? r->length - old : 0; /* reserved by machine_admit */
+    detach(pool, slot);
+    const int fd = file_fd_get(r->file);
+    int err = fd < 0 ? fd : 0;
+    if (!err && more && !budget_take(&process_budget, more, !old))
+        err = -ENOMEM;
+    const bool charged = !err;
+    if (!err)
+        err = map_request(pool, slot, r, fd);
+    if (fd >= 0)
+        file_fd_put(r->file);
+    if (err && length_of(pool, slot) && munmap(base_of(pool, slot), old) == 0)
+        set_place(pool, slot, NULL, 0);
+
+    /* Both budgets go down from the larger of the two lengths to what is mapped now. */
+    const size_t now = length_of(pool, slot);
+    budget_give(&pool->budget, old + more - now, !now);
+    if (charged)
+        budget_give(&process_budget, old + more - now, !now);
+    else
+        budget_give(&process_budget, old - now, old && !now);
+    if (!err) {
+        raise_extents_used(pool, slot);
+        attach(pool, slot, r);
+    }
+    errno = saved;
+    return err;
+}
+
+/* One call for all where the kernel has it for the own process (6.13), else one for each. What
+ * fails here is only slower: the pages go when the address is reused. */
+void machine_drop(struct pool *core, const uint32_t *slots, uint32_t count)
+{
+    enum { OWN_PROCESS = -10000 }; /* PIDFD_SELF_THREAD, 6.14 */
+    static _Atomic bool refused;
+    struct mf_pool *pool = pool_of(core);
+    struct iovec ranges[BATCH_MAX];
+    const int saved = errno;
+    for (uint32_t i = 0; i < count; i++)
+        ranges[i] = (struct iovec){base_of(pool, slots[i]), length_of(pool, slots[i])};
+    uint32_t done = 0;
+    while (done < count && !atomic_load_explicit(&refused, memory_order_relaxed)) {
+        const ssize_t bytes =
+            system_process_madvise(OWN_PROCESS, ranges + done, count - done, MADV_DONTNEED);
+        if (bytes <= 0) {
+            if (errno != ENOMEM && errno != EINTR && errno != EAGAIN)
+                atomic_store_explicit(&refused, true, memory_order_relaxed);
+            break;
+        }
+        for (ssize_t left = bytes; done < count && left >= (ssize_t)ranges[done].iov_len; done++)
+            left -= (ssize_t)ranges[done].iov_len;
+        if (done < count)
+            break;
+    }
+    for (; done < count; done++)
+        system_madvise(ranges[done].iov_base, ranges[done].iov_len, MADV_DONTNEED);
+    errno = saved;
+}
+
+/* Unmaps and gives the budget back; keeps both if the kernel will not. */
+void extent_unmap(struct mf_pool *pool, uint32_t slot)
+{
+    const int saved = errno;
+    const size_t length = length_of(pool, slot);
+    if (length && munmap(base_of(pool, slot), length) == 0) {
+        set_place(pool, slot, NULL, 0);
+        budget_give(&pool->budget, length, 1);
+        budget_give(&process_budget, length, 1);
+    }
+    errno = saved;
+}
+
+void machine_retire(struct pool *core, uint32_t slot)
+{
+    detach(pool_of(core), slot);
+    extent_unmap(pool_of(core), slot);
+}
+
+void extents_destroy(struct mf_pool *pool)
+{
+    const uint32_t used = atomic_load_explicit(&pool->extents_used, memory_order_relaxed);
+    for (uint32_t i = 0; i < used; i++)
+        machine_retire(&pool->core, i);
+}
+
+/* Adds the file's extents that still can be found by their key and were there at the beginning. */
+static uint32_t gather(struct mf_pool *pool, const struct mf_file *file, uint64_t until,
+                       struct pool_victim *victims, uint32_t count)
+{
+    pthread_mutex_lock(&pool->files_lock);
+    for (uint32_t slot = file->first_extent; slot != POOL_NONE && count < BATCH_MAX;
+         slot = pool->extents[slot].next) {
+        const uint32_t life =
+            atomic_load_explicit(&pool->core.slots[slot].life, memory_order_acquire);
+        const uint32_t state = pool_life_state(life);
+        if (pool->extents[slot].born < until && state != POOL_DOOMED && state != POOL_BUSY)
+            victims[count++] = (struct pool_victim){slot, life >> 3};
+    }
+    pthread_mutex_unlock(&pool->files_lock);
+    return count;
+}
+
+void files_forget(struct mf_pool *pool, struct mf_file *const *files, size_t count)
+{
+    pthread_mutex_lock(&pool->files_lock);
+    const uint64_t until = pool->installs;
+    pthread_mutex_unlock(&pool->files_lock);
+    struct pool_victim victims[BATCH_MAX];
+    uint32_t gathered = 0;
+    for (size_t i = 0; i < count;) {
+        if (files[i] && files[i]->pool == pool)
+            gathered = gather(pool, files[i], until, victims, gathered);
+        if (gathered < BATCH_MAX) {
+            i++;
+            continue;
+        }
+        pool_doom(&pool->core, victims, gathered); /* and look at the same file again */
+        gathered = 0;
+    }
+    pool_doom(&pool->core, victims, gathered);
+}

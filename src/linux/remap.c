@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mremap. Shrinking is unmapping the tail. Growing in place takes the free pages behind a piece in
+ * its extent. Everything else is the kernel's: it moves the pages themselves, private ones too, out
+ * of the extent, and what it leaves behind is a real hole, not the layer's any more; the moved
+ * piece is a plain kernel mapping. Where a range has holes that only the layer knows of, they are
+ * made real first, so that the kernel's answer is right.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "linux/layer.h"
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+struct remap {
+    uintptr_t from;
+    size_t old_length, new_length; /* as given */
+    int flags;
+    uintptr_t to;
+};
+
+static bool touches(uintptr_t start, uintptr_t end)
+{
+    const struct extent *extent = extent_at_or_above(start);
+    return extent != NULL && extent->start < end;
+}
+
+static long raw_remap(const struct remap *remap)
+{
+    return sys_mremap(remap->from, remap->old_length, remap->new_length, remap->flags, remap->to);
+}
+
+/* Whether [start, end) is one live area of one extent, as it was made. */
+static struct extent *whole_piece(uintptr_t start, uintptr_t end, struct mf_area *area)
+{
+    struct extent *extent = extent_at_or_above(start);
+    if (extent == NULL || extent->start > start || mf_space_find(extent->live, start, area) != 0)
+        return NULL;
+    if ((area->tag & (STATE_MASK | CHANGED_MASK)) != STATE_LIVE || area->start + area->length < end)
+        return NULL;
+    return extent;
+}
+
+/* Takes the pages behind a carved piece. False: it cannot grow there. */
+static bool grow_in_place(uintptr_t start, uintptr_t end, uintptr_t new_end)
+{
+    struct mf_area area;
+    struct extent *extent = whole_piece(start, end, &area);
+    bool pending;
+    if (extent == NULL || extent->class == NO_CLASS || new_end > extent_end(extent) ||
+        !extent_is_free(extent, end, new_end, &pending))
+        return false;
+    if (pending)
+        extent_settle(extent, end, new_end);
+    return extent_take(extent, end, new_end) == 0;
+}
+
+/* The kernel does it; afterwards the tables say what it did. */
+static long remap_by_kernel(const struct remap *remap, uintptr_t old_end, uintptr_t new_end)
+{
+    const bool fixed = (remap->flags & MREMAP_FIXED) != 0;
+    const uintptr_t target_end = remap->to + (new_end - remap->from);
+    /* It may leave parts of the target alone, if the old range has holes. */
+    if (fixed && target_end > remap->to) {
+        const int punched = range_punch(remap->to, target_end);
+        if (punched != 0)
+            return punched;
+    }
+    const long result = raw_remap(remap);
+    if (sys_failed(result)) {
+        range_resync(remap->from, old_end);
+        if (fixed && target_end > remap->to)
+            range_resync(remap->to, target_end);
+        return result;
+    }
+    const uintptr_t made = (uintptr_t)result, made_end = made + (new_end - remap->from);
+    int torn = 0;
+    if (made != remap->from && !(remap->flags & MREMAP_DONTUNMAP) && old_end > remap->from) {
+        plain_remove(remap->from, old_end);
+        torn |= range_make_foreign(remap->from, old_end);
+    }
+    if (made != remap->from) {
+        plain_remove(made, made_end);
+        torn |= range_make_foreign(made, made_end);
+    }
+    if (made == remap->from && new_end < old_end) {
+        plain_remove(new_end, old_end);
+        torn |= range_make_foreign(new_end, old_end);
+    }
+    if (torn != 0)
+        lock_give_up();
+    return result;
+}
+
+/* Whether the page at address is live. */
+static bool is_live(uintptr_t address, bool *copied)
+{
+    const struct extent *extent = extent_at_or_above(address);
+    struct mf_area area;
+    if (extent == NULL || extent->start > address ||
+        mf_space_find(extent->live, address, &area) != 0)
+        return false;
+    *copied = extent->class == NO_CLASS;
+    return (area.tag & STATE_MASK) == STATE_LIVE;
+}
+
+static long remap_ours(const struct remap *remap)
+{
+    const uintptr_t old_end = remap->from + page_up(remap->old_length);
+    const uintptr_t new_end = remap->from + page_up(remap->new_length);
+    const bool simple = (remap->flags & ~MREMAP_MAYMOVE) == 0;
+    bool copied;
+    if (simple && remap->old_length != 0 && is_live(remap->from, &copied)) {
+        if (new_end <= old_end) {
+            const long result = new_end < old_end ? range_unmap(new_end, old_end) : 0;
+            return sys_failed(result) ? result : (long)remap->from;
+        }
+        if (copied)
+            return (remap->flags & MREMAP_MAYMOVE)
+                       ? copy_grow(remap->from, old_end - remap->from, new_end - remap->from)
+                       : -ENOMEM;
+        if (!range_has_hole(remap->from, old_end) && grow_in_place(remap->from, old_end, new_end))
+            return (long)remap->from;
+    }
+    /* It cannot grow in place into the extent: the kernel sees that its pages are in the way. */
+    const uintptr_t looked_at = old_end > remap->from ? old_end : remap->from + layer.page;
+    const int result = range_punch(remap->from, looked_at);
+    return result != 0 ? result : remap_by_kernel(remap, old_end, new_end);
+}
+
+static long remap_any(const struct remap *remap)
+{
+    layer_begin();
+    const int known = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    const size_t old_length = page_up(remap->old_length), new_length = page_up(remap->new_length);
+    const bool sane = (remap->from & (layer.page - 1)) == 0 && (remap->flags & ~known) == 0 &&
+                      new_length != 0 && old_length >= remap->old_length &&
+                      remap->from + old_length >= remap->from &&
+                      remap->from + new_length > remap->from;
+    if (!sane || (extents_now() == 0 && plain_count() == 0))
+        return raw_remap(remap);
+    const bool fixed = (remap->flags & MREMAP_FIXED) != 0;
+    const enum entry entry = layer_enter();
+    const uintptr_t old_end = remap->from + (old_length ? old_length : layer.page);
+    if (entry == ENTER_INTERRUPTED && (layer_touches(remap->from, old_end) ||
+                                       (fixed && layer_touches(remap->to, remap->to + new_length))))
+        return -ENOMEM;
+    if (entry != ENTER_LOCKED)
+        return raw_remap(remap);
+    long result;
+    if (touches(remap->from, old_end))
+        result = remap_ours(remap);
+    else
+        result = remap_by_kernel(remap, remap->from + old_length, remap->from + new_length);
+    layer_leave();
+    return result;
+}
+
+void *mf_mremap(void *old_address, size_t old_length, size_t new_length, int flags,
+                void *new_address)
+{
+    const struct remap remap = {(uintptr_t)old_address, old_length, new_length, flags,
+                                (uintptr_t)new_address};
+    const long result = remap_any(&remap);
+    if (sys_failed(result)) {
+        errno = (int)-result;
+        return MAP_FAILED;
+    }
+    return (void *)result;
+}

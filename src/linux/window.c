@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Windows. A file is cut into extents at multiples of the pool's extent size; a piece within one of
+ * them has the key (file, 1 extent, its number). A piece that crosses a boundary has an extent of
+ * its own that spans all it touches, so that it is contiguous: (file, n extents, the first's
+ * number).
+ *
+ * An extent is mapped as long as the file was when it was installed (rounded up, so that small
+ * files of similar length can take each other's place). A piece beyond that dooms it and maps a
+ * longer one; those who have the old one pinned keep it.
+ */
+#include <stdlib.h>
+#include <time.h>
+
+#include "linux/pool.h"
+#include "linux/system.h"
+
+enum {
+    PIN_FLAGS = MF_WRITE | MF_MAY_COPY | MF_ZERO_END | MF_CHECK_SIZE,
+    ANY_SLOT = POOL_NONE - 1, /* an empty window */
+};
+
+/* opaque: the pool; the slot; the file of a copy; the token. */
+enum { IN_POOL, IN_SLOT, IN_FILE };
+
+static uint32_t slot_of(const struct mf_window *w)
+{
+    return (uint32_t)w->opaque[IN_SLOT];
+}
+
+static struct mf_pool *pool_of(const struct mf_window *w)
+{
+    return (struct mf_pool *)(uintptr_t)w->opaque[IN_POOL];
+}
+
+static uint64_t size_seen(const struct mf_file *file)
+{
+    return atomic_load_explicit(&file->size, memory_order_relaxed);
+}
+
+/* Pieces. */
+
+/* Where the budget has no room for whole extents, an extent of just the pages touched. Its key has
+ * the number of pages in the place of extents, and says so in the highest bit. */
+static int locate_tight(struct mf_file *file, uint64_t offset, size_t length, bool write,
+                        uint64_t limit, struct piece *piece)
+{
+    const uint64_t start = offset & ~(system_page - 1);
+    const uint64_t bytes = round_up(offset + length, system_page) - start;
+    if (bytes > limit || bytes / system_page > 1 << SPAN_BITS)
+        return -E2BIG;
+    piece->key =
+        piece_key(file, UINT64_C(1) << 63 | start / system_page, bytes / system_page, write);
+    piece->request = (struct request){file, start, bytes, write};
+    piece->in_extent = offset - start;
+    piece->length = length;
+    return 0;
+}
+
+int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool write,
+                 struct piece *piece)
+{
+    struct mf_pool *pool = file->pool;
+    const uint32_t shift = pool->extent_shift;
+    const uint64_t first = offset >> shift, end = offset + length;
+    const uint64_t span = ((end - 1) >> shift) - first + 1;
+    const uint64_t start = first << shift;
+    if (span > 1 << SPAN_BITS)
+        return -E2BIG;
+
+    /* All of the extent that the file has; of a lone small one, a power of two of pages. */
+    const uint64_t size = size_seen(file) > end ? size_seen(file) : end;
+    uint64_t bytes = round_up(size - start, system_page);
+    if (span == 1)
+        bytes = UINT64_C(1) << (64 - __builtin_clzll(bytes - 1));
+    if (bytes > span << shift)
+        bytes = span << shift;
+    const uint64_t limit = atomic_load_explicit(&pool->budget.bytes_max, memory_order_relaxed);
+    if (bytes > limit)
+        return locate_tight(file, offset, length, write, limit, piece);
+    piece->key = piece_key(file, first, span, write);
+    piece->request = (struct request){file, start, bytes, write};
+    piece->in_extent = offset - start;
+    piece->length = length;
+    return 0;
+}
+
+void piece_put(struct mf_pool *pool, uint32_t slot)
+{
+    struct pool_block *block = thread_block(pool);
+    pool_unpin_note(block, slot, NULL); /* from the note of the pin, if there is one */
+    pool_unpin(&pool->core, block, slot);
+    pool_settle(block);
+}
+
+int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint32_t *slot,
+              char **data)
+{
+    struct mf_pool *pool = file->pool;
+    struct pool_block *block = thread_block(pool);
+    for (;;) {
+        const int err = pool_pin(&pool->core, block, piece->key, &piece->request, deadline, slot);
+        if (err == -ENOMEM && process_make_room(pool, piece->request.length, 1))
+            continue;
+        if (err)
+            return err;
+        if (extent_fits(pool, *slot, piece->in_extent, piece->length)) {
+            *data =
+                atomic_load_explicit(&pool->core.slots[*slot].machine.base, memory_order_relaxed) +
+                piece->in_extent;
+            return 0;
+        }
+        /* Failed, or the file has grown since: out of the way with it. */
+        const struct pool_victim victim = {*slot, pool_generation(&pool->core, *slot)};
+        const bool failed = extent_failed(pool, *slot);
+        piece_put(pool, *slot);
+        pool_doom(&pool->core, &victim, 1);
+        const uint64_t end = piece->request.offset + piece->in_extent + piece->length;
+        const int gone = failed ? file_check_range(file, end) : 0;
+        if (gone)
+            return gone;
+    }
+}
+
+int piece_unpin_slow(struct mf_pool *pool, uint32_t slot, int err)
+{
+    const struct pool_victim victim = {slot, pool_generation(&pool->core, slot)};
+    pool_unpin_slow(&pool->core, slot);
+    if (pool->flags & MF_POOL_DEBUG)
+        pool_doom(&pool->core, &victim, 1);
+    return err;
+}
+
+int piece_unpin_generic(struct mf_pool *pool, uint32_t slot, struct mf_window *w)
+{
+    if (pool_counter_ready(&pool->core, thread_block(pool), slot) && thread_block_ready(pool))
+        return piece_unpin(pool, slot, w);
+    /* Out of memory, or the thread is ending: counted in common, and not noted for a fork. */
+    const struct pool_victim victim = {slot, pool_generation(&pool->core, slot)};
+    const int err = extent_failed(pool, slot) ? -EIO : 0;
+    if (w)
+        window_clear(w);
+    pool_unpin(&pool->core, NULL, slot);
+    if (pool->flags & MF_POOL_DEBUG)
+        pool_doom(&pool->core, &victim, 1);
+    return err;
+}
+
+bool ghost_touch(struct mf_pool *pool, struct pool_key key)
+{
+    const uint64_t hash =
+        (key.owner * UINT64_C(0x9e3779b97f4a7c15) ^ key.index) * UINT64_C(0xd6e8feb86659fd93) | 1;
+    _Atomic uint64_t *ghost = &pool->ghosts[hash >> 40 & pool->ghosts_mask];
+    if (atomic_load_explicit(ghost, memory_order_relaxed) == hash)
+        return true;
+    atomic_store_explicit(ghost, hash, memory_order_relaxed);
+    return false;
+}
+
+/* Private copies. */
+
+static int take_copy_locked(struct mf_pool *pool, size_t bytes)
+{
+    /* The pool's last: what is taken of it and given back, a thread that waits for it may miss. */
+    if (!budget_take(&process_budget, bytes, 0))
+        return -ENOMEM;
+    if (!budget_take(&pool->budget, bytes, 0)) {
+        budget_give(&process_budget, bytes, 0);
+        return -EAGAIN;
+    }
+    pool->copied += bytes;
+    pool->copies++;
+    if (thread_self) {
+        thread_self->copying = bytes;
+        thread_self->copying_in = pool;
+    }
+    return 0;
+}
+
+/* Counted in the budget; for idle extents' bytes if need be. The thread notes it for fork. */
+static int reserve_copy(struct mf_pool *pool, size_t bytes)
+{
+    if (bytes > atomic_load_explicit(&pool->budget.bytes_max, memory_order_relaxed))
+        return -E2BIG;
+    thread_record();
+    for (;;) {
+        pthread_mutex_lock(&pool->files_lock);
+        const int err = take_copy_locked(pool, bytes);
+        pthread_mutex_unlock(&pool->files_lock);
+        if (!err)
+            return 0;
+        if (!pool_shrink(&pool->core, 1) && (err == -EAGAIN || !process_make_room(pool, bytes, 0)))
+            return err;
+    }
+}
+
+static void settle_copy(void)
+{
+    if (thread_self)
+        thread_self->copying_in = NULL;
+}
+
+/* Gives the bytes back and clears the window, if there is one yet: for a fork both at once. */
+static void release_copy(struct mf_pool *pool, size_t bytes, struct mf_window *w)
+{
+    pthread_mutex_lock(&pool->files_lock);
+    if (w)
+        window_clear(w);
+    pool->copied -= bytes;
+    budget_give(&pool->budget, bytes, 0);
+    budget_give(&process_budget, bytes, 0);
+    settle_copy();
+    pthread_mutex_unlock(&pool->files_lock);
+    pool_budget_changed(&pool->core);
+}
+
+/* One byte more than the piece, for MF_ZERO_END. */
+static int pin_copy(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
+                    struct mf_window *w)
+{
+    struct mf_pool *pool = file->pool;
+    int err = reserve_copy(pool, length + 1);
+    if (err)
+        return err;
+    char *copy = malloc(length + 1);
+    err = copy ? file_pread_all(file, copy, length, offset) : -ENOMEM;
+    if (err) {
+        free(copy);
+        release_copy(pool, length + 1, NULL);
+        return err;
+    }
+    copy[length] = 0;
+    file_ref(file);
+    pthread_mutex_lock(&pool->files_lock); /* for a fork: the window has the bytes, or nobody */
+    *w = (struct mf_window){.data = copy, .length = length, .flags = flags | MF_WINDOW_COPY};
+    w->opaque[IN_POOL] = (uintptr_t)pool;
+    w->opaque[IN_SLOT] = ANY_SLOT;
+    w->opaque[IN_FILE] = (uintptr_t)file;
+    window_own(w, false);
+    settle_copy();
+    pthread_mutex_unlock(&pool->files_lock);
+    return 0;
+}
+
+/* Pinning. */
+
+static inline void fill(struct mf_window *w, struct mf_pool *pool, uint32_t slot, const char *data,
+                        size_t length, uint32_t flags)
+{
+    w->data = data;
+    w->length = length;
+    w->flags = flags;
+    w->opaque[IN_POOL] = (uintptr_t)pool;
+    w->opaque[IN_SLOT] = slot;
+    w->opaque[IN_FILE] = 0;
+    window_own(w, false);
+}
+
+static void fill_empty(struct mf_window *w, struct mf_pool *pool, uint32_t flags)
+{
+    *w = (struct mf_window){.flags = flags};
+    w->opaque[IN_POOL] = (uintptr_t)pool;
+    w->opaque[IN_SLOT] = ANY_SLOT;
+    window_own(w, false);
+}
+
+static int check_arguments(const struct mf_file *file, uint64_t offset, size_t length,
+                           uint32_t flags, const struct mf_window *w)
+{
+    if (flags & ~(uint32_t)PIN_FLAGS || window_is_in_use(w) || offset > INT64_MAX ||
+        length > INT64_MAX - offset)
+        return -EINVAL;
+    if (!(flags & MF_WRITE))
+        return 0;
+    if (file->copy_only || flags & MF_ZERO_END)
+        return -ENOTSUP;
+    return file->write ? 0 : -EACCES;
+}
+
+/* A small file that nobody has touched lately is read, not mapped. */
+static bool is_cold(struct mf_file *file, const struct piece *piece)
+{
+    return size_seen(file) <= SMALL_FILE && piece->request.length <= SMALL_FILE &&
+           file->first_extent == POOL_NONE && !ghost_touch(file->pool, piece->key);
+}
+
+/* What mmap(2) says of a file that cannot be mapped, or not now, but can perhaps be read. */
+static bool is_refusal(int err)
+{
+    return err == -ENOMEM || err == -ENODEV || err == -EACCES || err == -EPERM;
+}
+
+static int pin_mapped(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
+                      uint64_t deadline, struct mf_window *w)
+{
+    struct piece piece;
+    int err = piece_locate(file, offset, length, flags & MF_WRITE, &piece);
+    if (err)
+        return err;
+    const bool may_copy = flags & MF_MAY_COPY;
+    if (may_copy && is_cold(file, &piece)) {
+        err = pin_copy(file, offset, length, flags, w);
+        if (err != -EAGAIN && err != -E2BIG && err != -ENOMEM)
+            return err; /* else there is more room for a map, or time to wait for one */
+    }
+    struct pool_block *block = thread_block(file->pool);
+    pool_mark(block, &w->opaque[WINDOW_TOKEN]);
+    uint32_t slot;
+    char *data;
+    do
+        err = piece_pin(file, &piece, deadline, &slot, &data);
+    while (err == -E2BIG /* the limits are others now */ &&
+           (err = piece_locate(file, offset, length, flags & MF_WRITE, &piece)) == 0);
+    if (!err) {
+        fill(w, file->pool, slot, data, length, flags);
+        pool_settle(block);
+    } else if (is_refusal(err) && may_copy) {
+        err = pin_copy(file, offset, length, flags, w);
+    }
+    return err;
+}
+
+static int __attribute__((noinline))
+pin_generic(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags, uint64_t deadline,
+            struct mf_window *w)
+{
+    int err = check_arguments(file, offset, length, flags, w);
+    if (err)
+        return err;
+    const int saved = errno;
+    const uint64_t end = offset + length;
+    if (flags & (MF_CHECK_SIZE | MF_ZERO_END) || end > size_seen(file))
+        err = file_check_range(file, end);
+    if (!err) {
+        const bool zero_beyond = flags & MF_ZERO_END && end == size_seen(file) &&
+                                 (!length || (end & (system_page - 1)) == 0);
+        if (!length && !zero_beyond)
+            fill_empty(w, file->pool, flags);
+        else if (zero_beyond || file->copy_only)
+            err = pin_copy(file, offset, length, flags, w);
+        else
+            err = pin_mapped(file, offset, length, flags, deadline, w);
+    }
+    errno = saved;
+    return err;
+}
+
+int mf_window_pin(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
+                  uint64_t deadline, struct mf_window *w)
+{
+    /* The short way: read, or written as allowed, not empty, within the size last seen. */
+    struct mf_pool *pool = file->pool;
+    struct pool_block *block = thread_block_ready(pool);
+    const uint64_t size = size_seen(file);
+    if (__builtin_expect(block && !(flags & ~(uint32_t)(MF_WRITE | MF_MAY_COPY)) &&
+                             !window_is_in_use(w) && length - 1 < size && offset <= size - length,
+                         true)) {
+        pool_mark(block, &w->opaque[WINDOW_TOKEN]);
+        const struct hit hit = piece_hit(file, block, offset, length, flags & MF_WRITE);
+        if (__builtin_expect(hit.data != NULL, true)) {
+            fill(w, pool, hit.slot, hit.data, length, flags);
+            pool_settle(block);
+            return 0;
+        }
+    }
+    return pin_generic(file, offset, length, flags, deadline, w);
+}
+
+/* Pinned windows. */
+
+void *mf_window_data_mut(const struct mf_window *w)
+{
+    if (!window_is_pinned(w, false) || !(w->flags & MF_WRITE))
+        return NULL;
+    return (void *)(uintptr_t)w->data;
+}
+
+static struct mf_file *file_of(const struct mf_window *w)
+{
+    if (w->flags & MF_WINDOW_COPY)
+        return (struct mf_file *)(uintptr_t)w->opaque[IN_FILE];
+    return slot_of(w) == ANY_SLOT ? NULL : pool_of(w)->extents[slot_of(w)].file;
+}
+
+static uint64_t end_of(const struct mf_window *w)
+{
+    const struct mf_pool *pool = pool_of(w);
+    const struct machine_slot *machine = &pool->core.slots[slot_of(w)].machine;
+    return pool->extents[slot_of(w)].offset + w->length +
+           (uint64_t)((const char *)w->data -
+                      atomic_load_explicit(&machine->base, memory_order_relaxed));
+}
+
+int mf_window_check(const struct mf_window *w)
+{
+    if (!window_is_pinned(w, false))
+        return -EINVAL;
+    const bool mapped = slot_of(w) != ANY_SLOT;
+    if (mapped && extent_failed(pool_of(w), slot_of(w)))
+        return -EIO;
+    if (!mapped || !(w->flags & MF_CHECK_SIZE))
+        return 0;
+    const int saved = errno;
+    int err = file_check_range(file_of(w), end_of(w));
+    if (err == -EBADF)
+        err = 0; /* the file is closed: nobody knows its size any more */
+    /* A fault may have come between the two looks. */
+    if (!err && extent_failed(pool_of(w), slot_of(w)))
+        err = -EIO;
+    errno = saved;
+    return err;
+}
+
+int mf_window_sync(const struct mf_window *w)
+{
+    if (!window_is_pinned(w, false))
+        return -EINVAL;
+    if (!(w->flags & MF_WRITE))
+        return -EACCES;
+    if (slot_of(w) == ANY_SLOT)
+        return 0;
+    const int saved = errno;
+    const uintptr_t start = (uintptr_t)w->data & ~(uintptr_t)(system_page - 1);
+    const uintptr_t end = round_up((uintptr_t)w->data + w->length, system_page);
+    int err = msync((void *)start, end - start, MS_SYNC) == 0 ? 0 : -errno;
+    if (!err && extent_failed(pool_of(w), slot_of(w)))
+        err = -EIO;
+    errno = saved;
+    return err;
+}
+
+static int unpin_copy(struct mf_window *w)
+{
+    struct mf_pool *pool = pool_of(w);
+    struct mf_file *file = file_of(w);
+    if (!file) {
+        window_clear(w);
+        return 0;
+    }
+    void *data = (void *)(uintptr_t)w->data;
+    release_copy(pool, w->length + 1, w);
+    free(data);
+    file_unref(file);
+    return 0;
+}
+
+int mf_window_unpin(struct mf_window *w)
+{
+    if (!window_is_pinned(w, false))
+        return -EINVAL;
+    struct mf_pool *pool = pool_of(w);
+    const uint32_t slot = slot_of(w);
+    if (__builtin_expect(slot == ANY_SLOT, false))
+        return unpin_copy(w);
+    return piece_unpin(pool, slot, w);
+}
+
+uint64_t mf_deadline_in(uint64_t nanoseconds)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+    return nanoseconds < UINT64_MAX - 1 - now ? now + nanoseconds : MF_FOREVER;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/* Threads, forks and signal handlers in the middle of each other's calls. */
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+
+#include "helpers.h"
+
+extern char **environ;
+
+enum { RW = PROT_READ | PROT_WRITE, THREADS = 4, FORKS = 300, PAGES = 64 };
+
+static int files[THREADS];
+static atomic_bool stop;
+static atomic_uint wrong;
+
+/* Maps, checks, writes and unmaps pieces of one file until it is told to stop. */
+static void *worker(void *argument)
+{
+    const int fd = files[(uintptr_t)argument];
+    unsigned random = (unsigned)(uintptr_t)argument * 7919 + 1;
+    while (!atomic_load(&stop)) {
+        random = random * 1103515245 + 12345;
+        const unsigned page = random >> 8 & (PAGES - 1), kind = random >> 20;
+        const int flags = kind & 1 ? MAP_PRIVATE : MAP_SHARED;
+        char *piece = mf_mmap(NULL, P, kind & 2 ? RW : PROT_READ, flags, fd, (off_t)page * P);
+        if (piece == MAP_FAILED || !page_is(piece, page))
+            atomic_fetch_add(&wrong, 1);
+        if ((kind & 3) == 3)
+            piece[8] = 'x';
+        if (mf_munmap(piece, P) != 0)
+            atomic_fetch_add(&wrong, 1);
+    }
+    return NULL;
+}
+
+static void start(pthread_t *threads, int fd_each)
+{
+    atomic_store(&stop, false);
+    atomic_store(&wrong, 0);
+    for (uintptr_t i = 0; i < THREADS; i++) {
+        if (fd_each || i == 0)
+            files[i] = file_make(PAGES);
+        else
+            files[i] = files[0];
+        assert_int_equal(pthread_create(&threads[i], NULL, worker, (void *)i), 0);
+    }
+}
+
+static void finish(pthread_t *threads, int fd_each)
+{
+    atomic_store(&stop, true);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < (fd_each ? THREADS : 1); i++)
+        close(files[i]);
+    assert_int_equal(atomic_load(&wrong), 0);
+}
+
+static void children_of_a_busy_parent_can_map_and_unmap(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    start(threads, 0);
+    char *piece = map_pages(files[0], RW, MAP_PRIVATE, 5, 2);
+    piece[0] = 'p';
+    for (int i = 0; i < FORKS; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            bool right = piece[0] == 'p' && page_is(piece + P, 6);
+            for (unsigned j = 0; j < 20 && right; j++) {
+                char *mine = mf_mmap(NULL, 2 * P, RW, MAP_PRIVATE, files[0], (off_t)j * P);
+                right = mine != MAP_FAILED && page_is(mine, j) && page_is(mine + P, j + 1);
+                if (right)
+                    mine[P] = 'c';
+                right = right && mf_munmap(mine, 2 * P) == 0;
+            }
+            right = right && mf_munmap(piece, 2 * P) == 0;
+            _exit(right ? 0 : 1);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(piece[0], 'p');
+    unmap_pages(piece, 2);
+    finish(threads, 0);
+}
+
+/*
+ * In a child whose tables were torn, a copy whose bytes cannot be brought back keeps them; they are
+ * never zeros.
+ */
+static void a_child_of_a_busy_parent_never_loses_the_bytes_of_a_copy(void **state)
+{
+    (void)state;
+    enum { DEEP = 40 };
+    pthread_t threads[THREADS];
+    const int fd = file_make(1);
+    char *pieces[DEEP];
+    for (int i = 0; i < DEEP; i++)
+        pieces[i] = map_pages(fd, RW, MAP_PRIVATE, 0, 1);
+    assert_int_equal(kind_at(pieces[DEEP - 1]), MF_MAP_COPIED);
+    start(threads, 0);
+    for (int i = 0; i < FORKS; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            bool right = true;
+            for (int j = 0; j < DEEP && right; j++)
+                right = mf_madvise(pieces[j], P, MADV_DONTNEED) == 0 && page_is(pieces[j], 0);
+            _exit(right ? 0 : 1);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    finish(threads, 0);
+    for (int i = 0; i < DEEP; i++)
+        unmap_pages(pieces[i], 1);
+    close(fd);
+}
+
+struct server {
+    int fd;         /* of the userfaultfd */
+    char *unmapped; /* a piece that it unmaps before it answers */
+};
+
+/* Answers one fault, and calls the layer before it does. */
+static void *fault_serve(void *context)
+{
+    static char page[P];
+    const struct server *server = context;
+    struct uffd_msg message;
+    if (read(server->fd, &message, sizeof(message)) != sizeof(message) ||
+        mf_munmap(server->unmapped, P) != 0)
+        return context;
+    memset(page, 'u', P);
+    struct uffdio_copy copy = {.dst = message.arg.pagefault.address & ~(uint64_t)(P - 1),
+                               .src = (uintptr_t)page,
+                               .len = P};
+    return ioctl(server->fd, UFFDIO_COPY, &copy) == 0 ? NULL : context;
+}
+
+static void populating_waits_for_a_thread_that_unmaps(void **state)
+{
+    (void)state;
+    const int fd = memfd_create("pieces", MFD_CLOEXEC);
+    assert_true(fd >= 0 && ftruncate(fd, 8 * P) == 0);
+    struct server server = {.fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC)};
+    struct uffdio_api api = {.api = UFFD_API};
+    if (server.fd < 0 || ioctl(server.fd, UFFDIO_API, &api) != 0)
+        skip(); /* not allowed here */
+    char *piece = map_pages(fd, RW, MAP_SHARED, 5, 1);
+    server.unmapped = map_pages(fd, RW, MAP_SHARED, 2, 1);
+    assert_int_equal(kind_at(piece), MF_MAP_CARVED);
+    struct uffdio_register wanted = {.range = {(uintptr_t)piece, P},
+                                     .mode = UFFDIO_REGISTER_MODE_MISSING};
+    assert_int_equal(ioctl(server.fd, UFFDIO_REGISTER, &wanted), 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fault_serve, &server), 0);
+    assert_int_equal(mf_madvise(piece, P, 22 /* MADV_POPULATE_READ */), 0);
+    void *failed;
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    assert_int_equal(piece[7], 'u');
+    unmap_pages(piece, 1);
+    assert_int_equal(extents(), 0);
+    close(server.fd), close(fd);
+}
+
+static void threads_on_one_file_do_not_disturb_each_other(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    start(threads, 0);
+    usleep(300000);
+    finish(threads, 0);
+    assert_int_equal(extents(), 0);
+}
+
+static void threads_on_files_of_their_own_do_not_disturb_each_other(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    start(threads, 1);
+    usleep(300000);
+    finish(threads, 1);
+    assert_int_equal(extents(), 0);
+}
+
+static atomic_uint handled, handler_wrong;
+static int handler_file;
+
+/* One signal, some microseconds from now: the next is asked for when this one has been handled. */
+static void alarm_soon(unsigned round)
+{
+    const struct itimerval once = {{0, 0}, {0, 1 + round * 7 % 97}};
+    assert_int_equal(setitimer(ITIMER_REAL, &once, NULL), 0);
+}
+
+static void map_in_handler(int number)
+{
+    (void)number;
+    const int saved = errno;
+    char *piece = mf_mmap(NULL, 2 * P, RW, MAP_PRIVATE, handler_file, 3 * P);
+    if (piece == MAP_FAILED || !page_is(piece, 3) || !page_is(piece + P, 4))
+        atomic_fetch_add(&handler_wrong, 1);
+    piece[0] = 'h';
+    if (mf_mprotect(piece, P, PROT_READ) != 0 || mf_munmap(piece, 2 * P) != 0)
+        atomic_fetch_add(&handler_wrong, 1);
+    atomic_fetch_add(&handled, 1);
+    errno = saved;
+}
+
+static void a_handler_may_map_and_unmap_in_the_middle_of_a_call(void **state)
+{
+    (void)state;
+    const int fd = handler_file = file_make(PAGES);
+    char *keeper = map_pages(fd, RW, MAP_PRIVATE, 0, 1);
+    struct sigaction action = {.sa_handler = map_in_handler}, before;
+    assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+    unsigned asked = 0;
+    for (unsigned i = 0; atomic_load(&handled) < 500; i++) {
+        if (atomic_load(&handled) == asked)
+            alarm_soon(asked++);
+        const unsigned page = i * 13 % (PAGES - 2);
+        char *piece = map_pages(fd, RW, MAP_PRIVATE, page, 2);
+        assert_true(page_is(piece, page));
+        assert_true(page_is(piece + P, page + 1));
+        piece[P] = 'm';
+        unmap_pages(piece, 2);
+    }
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+    assert_int_equal(atomic_load(&handler_wrong), 0);
+    unmap_pages(keeper, 1);
+    assert_int_equal(extents(), 0);
+    close(fd);
+}
+
+static atomic_uint fork_wrong, forks;
+
+static void fork_in_handler(int number)
+{
+    (void)number;
+    const int saved = errno;
+    const pid_t child = fork();
+    if (child == 0) {
+        char *piece = mf_mmap(NULL, P, RW, MAP_PRIVATE, handler_file, P);
+        _exit(piece != MAP_FAILED && page_is(piece, 1) && mf_munmap(piece, P) == 0 ? 0 : 1);
+    }
+    int status = 1;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+        atomic_fetch_add(&fork_wrong, 1);
+    atomic_fetch_add(&forks, 1);
+    errno = saved;
+}
+
+static void a_handler_may_fork_in_the_middle_of_a_call(void **state)
+{
+    (void)state;
+    const int fd = handler_file = file_make(PAGES);
+    char *keeper = map_pages(fd, RW, MAP_PRIVATE, 0, 1);
+    struct sigaction action = {.sa_handler = fork_in_handler}, before;
+    assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+    unsigned asked = 0;
+    for (unsigned i = 0; atomic_load(&forks) < 100; i++) {
+        if (atomic_load(&forks) == asked)
+            alarm_soon(asked++);
+        char *piece = map_pages(fd, RW, MAP_PRIVATE, i % PAGES, 1);
+        assert_true(page_is(piece, i % PAGES));
+        piece[0] = 'm';
+        unmap_pages(piece, 1);
+    }
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+    assert_int_equal(atomic_load(&fork_wrong), 0);
+    unmap_pages(keeper, 1);
+    close(fd);
+}
+
+static void spawned_programs_leave_the_parent_as_it_is(void **state)
+{
+    (void)state;
+    const int fd = file_make(PAGES);
+    char *piece = map_pages(fd, RW, MAP_PRIVATE, 1, 2);
+    piece[0] = 's';
+    for (int i = 0; i < 20; i++) {
+        char name[] = "true";
+        char *arguments[] = {name, NULL};
+        pid_t child;
+        int status;
+        assert_int_equal(posix_spawnp(&child, name, NULL, NULL, arguments, environ), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(piece[0], 's');
+    assert_true(page_is(piece + P, 2));
+    unmap_pages(piece, 2);
+    assert_int_equal(extents(), 0);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_on_one_file_do_not_disturb_each_other),
+        cmocka_unit_test(threads_on_files_of_their_own_do_not_disturb_each_other),
+        cmocka_unit_test(children_of_a_busy_parent_can_map_and_unmap),
+        cmocka_unit_test(a_handler_may_map_and_unmap_in_the_middle_of_a_call),
+        cmocka_unit_test(a_handler_may_fork_in_the_middle_of_a_call),
+        cmocka_unit_test(populating_waits_for_a_thread_that_unmaps),
+        cmocka_unit_test(spawned_programs_leave_the_parent_as_it_is),
+        /* Last: the memory that copies are made in stays. */
+        cmocka_unit_test(a_child_of_a_busy_parent_never_loses_the_bytes_of_a_copy),
+    };
+    return cmocka_run_group_tests(tests, fold_at_once, NULL);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* Windows where two promises meet: copies and budgets, ends of files, threads and files that end. */
+#include "common.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static void end(struct mf_pool *pool, struct mf_file *file)
+{
+    assert_int_equal(stats_of(pool).pinned, 0);
+    assert_int_equal(mf_file_close(file), 0);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+static void where_a_copy_has_no_room_a_map_serves(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(page, 4, 4, page);
+    struct mf_file *a = open_file(pool, make_bytes("a", page, 1), 0);
+    struct mf_file *b = open_file(pool, make_bytes("b", page, 2), 0);
+    struct mf_window w = {0}, x = {0};
+    assert_int_equal(mf_window_pin(a, 0, page, MF_MAY_COPY, MF_FOREVER, &w), 0);
+    assert_bytes(w.data, 0, page, 1);
+    assert_int_equal(mf_window_pin(b, 0, 9, MF_MAY_COPY, MF_NOWAIT, &x), -EAGAIN);
+    assert_int_equal(mf_window_pin(b, 0, 9, MF_MAY_COPY, mf_deadline_in(1000000), &x), -ETIMEDOUT);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    assert_int_equal(mf_file_close(b), 0);
+    end(pool, a);
+}
+
+static void an_empty_window_at_any_end_has_its_zero_byte(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(64 * page, 4, 4, page);
+    struct mf_file *file = open_file(pool, make_bytes("a", 100, 1), 0);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(file, 100, 0, MF_ZERO_END, MF_NOWAIT, &w), 0);
+    assert_non_null(w.data);
+    assert_int_equal(*(const char *)w.data, 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    end(pool, file);
+}
+
+static void what_the_kernel_does_not_map_is_copied_if_allowed(void **state)
+{
+    (void)state;
+    const char *path = "/sys/kernel/notes"; /* has a size, and no mmap */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        skip();
+    close(fd);
+    struct mf_pool *pool = make_pool(64 * page, 4, 4, page);
+    struct mf_file *file = open_file(pool, path, 0);
+    struct mf_window w = {0};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(mf_window_pin(file, 0, 16, MF_MAY_COPY, MF_NOWAIT, &w), 0);
+        assert_true(w.flags & MF_WINDOW_COPY);
+        assert_int_equal(mf_window_unpin(&w), 0);
+    }
+    end(pool, file);
+}
+
+static void a_struct_in_use_is_refused_whoever_pinned_it(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(64 * page, 4, 4, page);
+    struct mf_file *file = open_file(pool, make_bytes("a", page, 1), 0);
+    struct mf_window window = {0}, local = {0};
+    assert_int_equal(mf_window_pin(file, 0, 10, 0, MF_NOWAIT, &window), 0);
+    assert_int_equal(mf_local_pin(file, 0, 10, &window), -EINVAL);
+    assert_int_equal(mf_local_pin(file, 0, 10, &local), 0);
+    assert_int_equal(mf_local_pin(file, 0, 10, &local), -EINVAL);
+    assert_int_equal(mf_window_pin(file, 0, 10, 0, MF_NOWAIT, &local), -EINVAL);
+    assert_int_equal(mf_window_unpin(&local), -EINVAL);
+    assert_int_equal(mf_local_unpin(&window), -EINVAL);
+    assert_int_equal(mf_local_unpin(&local), 0);
+    assert_int_equal(mf_window_unpin(&window), 0);
+    end(pool, file);
+}
+
+static void a_window_outlives_its_closed_file_in_every_respect(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(64 * page, 4, 4, page);
+    struct mf_file *file = open_file(pool, make_bytes("a", page, 1), 0);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(file, 0, 10, MF_CHECK_SIZE, MF_NOWAIT, &w), 0);
+    assert_int_equal(mf_file_close(file), 0);
+    assert_int_equal(mf_window_check(&w), 0);
+    assert_bytes(w.data, 0, 10, 1);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+static struct mf_file *the_file;
+static _Atomic bool stop;
+
+static void *pin_copies(void *unused)
+{
+    (void)unused;
+    struct mf_window w = {0};
+    while (!atomic_load_explicit(&stop, memory_order_relaxed))
+        if (mf_window_pin(the_file, 0, 60000, 0, MF_NOWAIT, &w) == 0)
+            mf_window_unpin(&w);
+    return NULL;
+}
+
+static void copies_under_way_do_not_show_as_maps(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(1 << 20, 16, 4, 1 << 16);
+    the_file = open_file(pool, make_bytes("a", 60000, 1), MF_FILE_COPY);
+    atomic_store(&stop, false);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, pin_copies, NULL), 0);
+    for (int i = 0; i < 200000; i++)
+        assert_int_equal(stats_of(pool).bytes_mapped, 0);
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+    end(pool, the_file);
+}
+
+static pthread_key_t key;
+static struct mf_window of_thread;
+static int unpinned_late;
+
+static void unpin_late(void *unused)
+{
+    (void)unused;
+    unpinned_late = mf_local_unpin(&of_thread);
+}
+
+static void *leave_a_local_window(void *late)
+{
+    for (int i = 0; i < 3; i++) { /* a copy, then the extent */
+        if (mf_local_pin(the_file, 0, 10, &of_thread))
+            return NULL;
+        if (i < 2)
+            mf_local_unpin(&of_thread);
+    }
+    if (late)
+        pthread_setspecific(key, &of_thread);
+    return &of_thread;
+}
+
+static void local_windows_end_with_their_thread(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(64 * page, 4, 4, page);
+    the_file = open_file(pool, make_bytes("a", page, 1), 0);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(the_file, 0, 1, 0, MF_NOWAIT, &w), 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    assert_int_equal(pthread_key_create(&key, unpin_late), 0); /* after the library's own */
+    for (uintptr_t late = 0; late < 2; late++) {
+        memset(&of_thread, 0, sizeof(of_thread));
+        unpinned_late = 1;
+        pthread_t thread;
+        void *result;
+        assert_int_equal(pthread_create(&thread, NULL, leave_a_local_window, (void *)late), 0);
+        pthread_join(thread, &result);
+        assert_non_null(result);
+        assert_int_equal(unpinned_late, late ? 0 : 1);
+        assert_int_equal(stats_of(pool).pinned, 0);
+    }
+    pthread_key_delete(key);
+    end(pool, the_file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(where_a_copy_has_no_room_a_map_serves),
+        cmocka_unit_test(an_empty_window_at_any_end_has_its_zero_byte),
+        cmocka_unit_test(what_the_kernel_does_not_map_is_copied_if_allowed),
+        cmocka_unit_test(a_struct_in_use_is_refused_whoever_pinned_it),
+        cmocka_unit_test(a_window_outlives_its_closed_file_in_every_respect),
+        cmocka_unit_test(copies_under_way_do_not_show_as_maps),
+        cmocka_unit_test(local_windows_end_with_their_thread),
+    };
+    return cmocka_run_group_tests(tests, begin_directory, end_directory);
+}
