@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { FORKS = 300, LENGTH = 50000 };
+enum { LENGTH = 50000 };
 
 static struct mf_pool *pool;
 static struct mf_file *file;
@@ -66,6 +66,12 @@ static int settle_in_child(void)
     return 0;
 }
 
+/* An emulator and the sanitizers fork slowly. */
+static unsigned forks(void)
+{
+    return emulated() ? 20 : SANITIZED ? 80 : 300;
+}
+
 static void fork_beside(void *(*deed)(void *), uint32_t flags)
 {
     const uint64_t extent = 16 * page;
@@ -77,7 +83,7 @@ static void fork_beside(void *(*deed)(void *), uint32_t flags)
     atomic_store(&stop, false);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, deed, NULL), 0);
-    for (unsigned i = 0; i < FORKS; i++) {
+    for (unsigned i = 0, n = forks(); i < n; i++) {
         usleep(i % 37 * 7);
         const pid_t child = fork();
         if (child == 0)

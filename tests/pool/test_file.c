@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/* Files of a pool: their descriptors, paths, locks and ends. */
+#include "common.h"
+
+/* CASES 16, 30 */
+static void a_replaced_file_keeps_its_old_windows_and_a_new_one_sees_the_new_file(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 4, 4 * page);
+    const char *path = make_bytes("replaced", 4 * page, 1);
+    struct mf_file *a = open_file(pool, path, 0);
+    struct mf_window wa = {0}, wb = {0};
+    assert_int_equal(mf_window_pin(a, 0, 4 * page, 0, MF_NOWAIT, &wa), 0);
+    assert_int_equal(rename(make_bytes("new", 2 * page, 2), path), 0);
+    struct mf_file *b = open_file(pool, path, 0);
+    assert_int_equal(mf_window_pin(b, 0, 2 * page, 0, MF_NOWAIT, &wb), 0);
+    assert_bytes(wa.data, 0, 4 * page, 1);
+    assert_bytes(wb.data, 0, 2 * page, 2);
+    mf_file_close(a);
+    assert_bytes(wa.data, 0, 4 * page, 1);
+    assert_int_equal(stats_of(pool).maps, 2);
+    assert_int_equal(mf_window_unpin(&wa), 0);
+    assert_int_equal(stats_of(pool).maps, 1);
+    assert_bytes(wb.data, 0, 2 * page, 2);
+    assert_int_equal(mf_window_unpin(&wb), 0);
+    mf_file_close(b);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+/* CASES 23: hundreds of files, few descriptors, and a path that leads elsewhere. */
+static void descriptors_stay_within_the_limit_and_files_are_recognised(void **state)
+{
+    (void)state;
+    enum { FILES = 300 };
+    struct mf_pool *pool = make_pool(16 * page, 4, 5, 4 * page);
+    struct mf_file *files[FILES];
+    const unsigned before = open_descriptors();
+    for (unsigned i = 0; i < FILES; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "many%u", i);
+        files[i] = open_file(pool, make_bytes(name, page, i), 0);
+    }
+    for (unsigned round = 0; round < 3; round++)
+        for (unsigned i = 0; i < FILES; i++) {
+            struct mf_window w = {0};
+            const uint32_t flags = round == 1 ? MF_MAY_COPY : 0;
+            assert_int_equal(mf_window_pin(files[i], 0, page, flags, MF_NOWAIT, &w), 0);
+            assert_bytes(w.data, 0, page, i);
+            assert_int_equal(mf_window_unpin(&w), 0);
+            assert_true(stats_of(pool).files_open <= 5);
+            assert_true(open_descriptors() - before <= 5);
+        }
+    assert_true(stats_of(pool).reopened > FILES);
+    /* Replaced: same path, perhaps the same inode number. */
+    assert_int_equal(unlink(path_of("many7")), 0);
+    make_bytes("many7", page, 99);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(files[7], 0, page, 0, MF_NOWAIT, &w), -ESTALE);
+    assert_int_equal(unlink(path_of("many8")), 0);
+    assert_int_equal(mf_window_pin(files[8], 0, page, 0, MF_NOWAIT, &w), -ESTALE);
+    /* Unlinked while open: keeps its descriptor. */
+    assert_int_equal(mf_window_pin(files[9], 0, page, 0, MF_NOWAIT, &w), 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    assert_int_equal(unlink(path_of("many9")), 0);
+    for (unsigned i = 20; i < 60; i++) {
+        assert_int_equal(mf_window_pin(files[i], 0, page, 0, MF_NOWAIT, &w), 0);
+        assert_int_equal(mf_window_unpin(&w), 0);
+    }
+    assert_int_equal(mf_window_pin(files[9], 0, page, 0, MF_NOWAIT, &w), 0);
+    assert_bytes(w.data, 0, page, 9);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    assert_int_equal(mf_file_close_many(files, FILES), 0);
+    assert_int_equal(open_descriptors(), before);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+static void files_without_links_use_up_the_limit(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 2, 4 * page);
+    struct mf_file *a = open_file(pool, make_bytes("gone1", page, 1), 0);
+    struct mf_file *b = open_file(pool, make_bytes("gone2", page, 1), 0), *c;
+    unlink(path_of("gone1"));
+    unlink(path_of("gone2"));
+    make_bytes("stays", page, 1);
+    assert_int_equal(mf_file_open(pool, path_of("stays"), 0, &c), -EMFILE);
+    mf_file_close(a);
+    assert_int_equal(mf_file_open(pool, path_of("stays"), 0, &c), 0);
+    mf_file_close(b);
+    mf_file_close(c);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+/* CASES 27: a borrowed descriptor is never closed nor duplicated, and keeps its locks. */
+static void a_borrowed_descriptor_is_left_alone(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 1, 4 * page);
+    const char *path = make_bytes("lent", 4 * page, 1);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(lseek(fd, 10, SEEK_SET), 10);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
+    const unsigned before = open_descriptors();
+    struct mf_file *file;
+    assert_int_equal(mf_file_from_fd(pool, fd, MF_FILE_WRITE, &file), 0);
+    struct mf_window w = {0}, v = {0};
+    assert_int_equal(mf_window_pin(file, 1, 100, MF_WRITE, MF_NOWAIT, &w), 0);
+    assert_int_equal(mf_window_pin(file, 1, 100, 0, MF_NOWAIT, &v), 0);
+    assert_int_equal(open_descriptors(), before);
+    mf_file_close(file);
+    close(fd);
+    const int again = open(make_bytes("other", page, 2), O_RDWR | O_CLOEXEC);
+    assert_int_equal(again, fd); /* the number is another file's now */
+    memset(mf_window_data_mut(&w), 'x', 100);
+    assert_int_equal(((const char *)v.data)[5], 'x');
+    assert_int_equal(mf_window_sync(&w), 0);
+    assert_int_equal(mf_window_unpin(&v), 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    assert_int_equal(mf_file_from_fd(pool, again, 0, &file), 0);
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w), 0);
+    assert_bytes(w.data, 0, page, 2);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    /* Closed by its owner too early, and the number taken by another file. */
+    close(again);
+    assert_int_equal(mf_file_forget(file), 0);
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w), -EBADF);
+    const int third = open(path, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(third, again);
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w), -ESTALE);
+    close(third);
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+static bool lock_is_held(const char *path)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        const int fd = open(path, O_RDWR | O_CLOEXEC);
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        _exit(fcntl(fd, F_SETLK, &lock) == 0 ? 1 : 0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void borrowing_keeps_the_process_locks(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 1, 4 * page);
+    const char *path = make_bytes("locked", 4 * page, 1);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
+    struct mf_file *file;
+    assert_int_equal(mf_file_from_fd(pool, fd, 0, &file), 0);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w), 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+    assert_true(lock_is_held(path));
+    close(fd);
+    assert_false(lock_is_held(path));
+}
+
+/* CASES 33 */
+static void a_forgotten_file_holds_nothing(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(64 * page, 16, 4, 4 * page);
+    const char *path = make_bytes("forget", 16 * page, 1);
+    struct mf_file *file = open_file(pool, path, 0);
+    struct mf_window w = {0};
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_int_equal(mf_window_pin(file, i * 4 * page, page, 0, MF_NOWAIT, &w), 0);
+        if (i < 3)
+            assert_int_equal(mf_window_unpin(&w), 0);
+    }
+    unsigned lines;
+    assert_int_equal(mf_file_forget(file), 0);
+    assert_int_equal(mapped_bytes(&lines), 4 * page); /* the pinned one */
+    assert_bytes(w.data, 12 * page, page, 1);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    assert_int_equal(mapped_bytes(&lines), 0);
+    assert_int_equal(stats_of(pool).bytes_mapped, 0);
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+static void a_path_is_found_again_after_the_directory_has_changed(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 1, 4 * page);
+    make_bytes("relative", page, 1);
+    char *back = getcwd(NULL, 0);
+    assert_int_equal(chdir(directory), 0);
+    struct mf_file *file = open_file(pool, "relative", 0);
+    assert_int_equal(chdir(back), 0);
+    struct mf_file *other = open_file(pool, make_bytes("push", page, 2), 0);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w), 0);
+    assert_bytes(w.data, 0, page, 1);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    assert_int_equal(mf_file_prefetch(other, 0, page), 0);
+    assert_int_equal(mf_file_prefetch(other, UINT64_MAX, page), -EINVAL);
+    mf_file_close(file);
+    mf_file_close(other);
+    free(back);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+/* CASES 38 */
+static void files_of_several_pools_are_closed_in_one_call(void **state)
+{
+    (void)state;
+    struct mf_pool *a = make_pool(64 * page, 16, 4, 4 * page);
+    struct mf_pool *b = make_pool(64 * page, 16, 4, 4 * page);
+    const char *path = make_bytes("group", 4 * page, 1);
+    struct mf_file *files[6] = {NULL};
+    files[1] = open_file(a, path, 0);
+    files[2] = open_file(b, path, 0);
+    files[4] = open_file(b, path, 0);
+    struct mf_window w = {0}, held = {0};
+    for (unsigned i = 0; i < 6; i++)
+        if (files[i]) {
+            assert_int_equal(mf_window_pin(files[i], 0, page, 0, MF_NOWAIT, &w), 0);
+            assert_int_equal(mf_window_unpin(&w), 0);
+        }
+    assert_int_equal(mf_window_pin(files[4], 0, page, 0, MF_NOWAIT, &held), 0);
+    assert_int_equal(mf_file_close_many(files, 6), 0);
+    unsigned lines;
+    assert_int_equal(mapped_bytes(&lines), 4 * page);
+    assert_bytes(held.data, 0, page, 1);
+    assert_int_equal(mf_window_unpin(&held), 0);
+    assert_int_equal(mapped_bytes(&lines), 0);
+    assert_int_equal(mf_pool_destroy(a), 0);
+    assert_int_equal(mf_pool_destroy(b), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_replaced_file_keeps_its_old_windows_and_a_new_one_sees_the_new_file),
+        cmocka_unit_test(descriptors_stay_within_the_limit_and_files_are_recognised),
+        cmocka_unit_test(files_without_links_use_up_the_limit),
+        cmocka_unit_test(a_borrowed_descriptor_is_left_alone),
+        cmocka_unit_test(borrowing_keeps_the_process_locks),
+        cmocka_unit_test(a_forgotten_file_holds_nothing),
+        cmocka_unit_test(a_path_is_found_again_after_the_directory_has_changed),
+        cmocka_unit_test(files_of_several_pools_are_closed_in_one_call),
+    };
+    return cmocka_run_group_tests(tests, begin_directory, end_directory);
+}
