@@ -88,6 +88,8 @@ need_test() {
     need git found git
     need sqlite3 found sqlite3
     need perl found perl
+    need systemtap-sdt-dev header sys/sdt.h
+    need bpftrace found bpftrace
     need redis-server found redis-server
     need lld found ld.lld
     need libjemalloc2 library 'libjemalloc.so.2'

@@ -255,6 +255,9 @@ bool inspection_over(const struct inspect_options *options, const struct inspect
 
 /* Rounded down to tenths. */
 double percent_of(uint64_t part, uint64_t whole);
+
+/* How much of the gaps between maps is not the largest one, in percent; 0: all of it is one. */
+double inspection_fragmentation(const struct inspection *inspection);
 extern const char *const cause_names[CAUSES];
 extern const char *const cause_keys[CAUSES];
 

@@ -3,14 +3,17 @@
  * What `mapfold run` would make of these maps, by the rules of its mapping layer:
  *
  *  - Pieces are maps of files that are not executable and no splits of one range. A class is a file,
- *    a sharing and a protection. Of a class with at least PROMOTE pieces the first PROMOTE - 1 stay
- *    as they are, since they were mapped before the class was found worth it.
- *  - The others go to extents of the whole file. Pieces that cover the same page need one extent
- *    each: so many are made as pieces overlap, but beyond ALWAYS_DEPTH only while each extent holds
- *    PIECES_A_DEPTH pieces on average, and never more than DEEP_DEPTH.
- *  - What overlaps deeper is copied into an arena if it is private, readable and small; otherwise it
- *    stays.
+ *    a sharing and a protection. The first PROMOTE - 1 pieces of the process are not looked at, and
+ *    the first PROMOTE - 1 of a class stay as they are: they were mapped before it was found worth it.
+ *  - The others go to extents of the whole file, each to the first that has its pages free. Another
+ *    one is made for overlap if there are few, or if those there are hold many pieces on average.
+ *  - What overlaps deeper is copied into an arena if it is private, readable and small, and the file
+ *    is kept by one extent more; otherwise it stays.
  *  - Small readable private pieces of other classes are copied if the process is past half its limit.
+ *  - The drop-in and its tables are maps, too.
+ *
+ * The order in which pieces were mapped is taken from their addresses: the kernel hands these out
+ * from the top down.
  *
  * What maps cannot tell: how pieces came and went, whether a file is a regular one on a local file
  * system, and which neighbours the kernel has merged already. And programs that are static, or
@@ -19,19 +22,23 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include <mapfold/space.h>
+
 #include "cli/inspect.h"
 
 enum {
     PROMOTE = 8,
-    ALWAYS_DEPTH = 4,
+    ALWAYS_DEPTH = 4, /* extents made for overlap without asking what they hold */
+    FAIR_DEPTH = 16,  /* up to it PIECES_A_DEPTH pieces justify one more, then four times them */
     PIECES_A_DEPTH = 16,
     DEEP_DEPTH = 128,
     MAX_COPY_PAGES = 256,
     SMALL_PAGES = 16,
+    DROP_IN = 8, /* its five segments, its memory behind them, and two for tables */
 };
 
 struct piece {
-    uint64_t offset, end;
+    uint64_t start, offset, end; /* end: in the file, as offset is */
     uint32_t file;
     uint8_t protection;
     bool shared;
@@ -46,13 +53,12 @@ static int by_class(const struct piece *a, const struct piece *b)
     return (a->protection > b->protection) - (a->protection < b->protection);
 }
 
-static int by_offset(const void *left, const void *right)
+/* In a class the one mapped first comes first. */
+static int by_age(const void *left, const void *right)
 {
     const struct piece *a = left, *b = right;
     const int class = by_class(a, b);
-    if (class != 0)
-        return class;
-    return (a->offset > b->offset) - (a->offset < b->offset);
+    return class != 0 ? class : (a->start < b->start) - (a->start > b->start);
 }
 
 static bool is_copied(const struct piece *piece, uint64_t pages, uint64_t page)
@@ -61,30 +67,69 @@ static bool is_copied(const struct piece *piece, uint64_t pages, uint64_t page)
            piece->end - piece->offset <= pages * page;
 }
 
-/* Puts pieces, by rising offsets, into the first extent in which they overlap none. */
-static void carve(struct fold *fold, const struct piece *pieces, size_t count, uint64_t page,
-                  bool arenas[2])
+/* The pages that are taken in each extent of one class. */
+struct extents {
+    struct mf_space *taken[DEEP_DEPTH];
+    uint64_t depth, carved;
+};
+
+static bool may_deepen(const struct extents *extents)
 {
-    const uint64_t fair = count / PIECES_A_DEPTH;
-    const uint64_t most = fair < ALWAYS_DEPTH ? ALWAYS_DEPTH
-                          : fair > DEEP_DEPTH ? DEEP_DEPTH
-                                              : fair;
-    uint64_t used = 0, end[DEEP_DEPTH];
-    for (size_t i = 0; i < count; i++) {
-        uint64_t at = 0;
-        while (at < used && end[at] > pieces[i].offset)
-            at++;
-        if (at < most) {
-            used += at == used;
-            end[at] = pieces[i].end;
-        } else if (is_copied(&pieces[i], MAX_COPY_PAGES, page)) {
+    if (extents->depth < ALWAYS_DEPTH)
+        return true;
+    const uint64_t pieces = extents->depth < FAIR_DEPTH ? PIECES_A_DEPTH : 4 * PIECES_A_DEPTH;
+    return extents->depth < DEEP_DEPTH && extents->carved / pieces >= extents->depth;
+}
+
+/* 1: it has found a spot; 0: there is none; or a negative errno. */
+static int carve_piece(struct extents *extents, const struct piece *piece, uint64_t page)
+{
+    const struct mf_area area = {
+        .start = piece->offset, .length = piece->end - piece->offset, .tag = MF_TAG_MERGE};
+    for (uint64_t i = 0; i <= extents->depth; i++) {
+        if (i == extents->depth) {
+            if (!may_deepen(extents))
+                return 0;
+            const int made =
+                mf_space_create(0, UINT64_MAX, page, mf_alloc_system(), &extents->taken[i]);
+            if (made < 0)
+                return made;
+            extents->depth++;
+        }
+        const int failed = mf_space_insert(extents->taken[i], &area);
+        if (failed == 0) {
+            extents->carved++;
+            return 1;
+        }
+        if (failed != -EEXIST)
+            return failed == -ENOMEM ? failed : 0; /* a saved file may have any offsets */
+    }
+    return 0;
+}
+
+/* The pieces of one class that come after it was found worth an extent. 0, or a negative errno. */
+static int carve(struct fold *fold, const struct piece *pieces, size_t count, uint64_t page,
+                 bool arenas[2])
+{
+    struct extents extents = {.depth = 0};
+    bool copies = false;
+    int result = 0;
+    for (size_t i = 0; i < count && result >= 0; i++) {
+        result = carve_piece(&extents, &pieces[i], page);
+        if (result != 0)
+            continue;
+        if (is_copied(&pieces[i], MAX_COPY_PAGES, page)) {
             fold->copied++;
+            copies = true;
             arenas[(pieces[i].protection & MAP_WRITE) != 0] = true;
         } else {
             fold->too_deep++;
         }
     }
-    fold->extents += used;
+    fold->extents += extents.depth + copies;
+    while (extents.depth > 0)
+        mf_space_destroy(extents.taken[--extents.depth]);
+    return result < 0 ? result : 0;
 }
 
 /* All pieces, and how many there are; NULL: no memory. */
@@ -97,7 +142,8 @@ static struct piece *gather(const struct inspection *inspection, size_t *count)
     for (size_t i = 0; pieces && i < inspection->count; i++) {
         const struct map *map = &inspection->maps[i];
         if (map->cause == CAUSE_FILE || map->cause == CAUSE_DELETED)
-            pieces[(*count)++] = (struct piece){.offset = map->offset,
+            pieces[(*count)++] = (struct piece){.start = map->start,
+                                                .offset = map->offset,
                                                 .end = map->offset + (map->end - map->start),
                                                 .file = map->file,
                                                 .protection = map->protection,
@@ -106,36 +152,52 @@ static struct piece *gather(const struct inspection *inspection, size_t *count)
     return pieces;
 }
 
-int inspection_fold(struct inspection *inspection)
+/* The classes one by one. Counts those small pieces that are copied only if maps are scarce. */
+static int fold_classes(struct inspection *inspection, const struct piece *pieces, size_t count,
+                        bool arenas[2], uint64_t *small, bool small_arenas[2])
 {
-    size_t count, next;
-    struct piece *pieces = gather(inspection, &count);
-    if (!pieces)
-        return -ENOMEM;
-    qsort(pieces, count, sizeof(*pieces), by_offset);
     struct fold *fold = &inspection->fold;
-    uint64_t small = 0;
-    bool arenas[2] = {false, false}, more[2] = {false, false};
-    *fold = (struct fold){0};
+    size_t next, unseen = PROMOTE - 1;
     for (size_t first = 0; first < count; first = next) {
         for (next = first + 1; next < count && by_class(&pieces[first], &pieces[next]) == 0;)
             next++;
-        if (next - first >= PROMOTE) {
+        const size_t early = PROMOTE - 1 + unseen;
+        if (next - first > early) {
+            unseen = 0;
             fold->classes++;
             fold->pieces += next - first;
-            fold->early += PROMOTE - 1;
-            carve(fold, pieces + first + PROMOTE - 1, next - first - (PROMOTE - 1),
-                  inspection->page, arenas);
+            fold->early += early;
+            const int failed =
+                carve(fold, pieces + first + early, next - first - early, inspection->page, arenas);
+            if (failed < 0)
+                return failed;
             continue;
         }
         for (size_t i = first; i < next; i++) {
             if (is_copied(&pieces[i], SMALL_PAGES, inspection->page)) {
-                small++;
-                more[(pieces[i].protection & MAP_WRITE) != 0] = true;
+                ++*small;
+                small_arenas[(pieces[i].protection & MAP_WRITE) != 0] = true;
             }
         }
     }
+    return 0;
+}
+
+int inspection_fold(struct inspection *inspection)
+{
+    size_t count;
+    struct piece *pieces = gather(inspection, &count);
+    if (!pieces)
+        return -ENOMEM;
+    qsort(pieces, count, sizeof(*pieces), by_age);
+    struct fold *fold = &inspection->fold;
+    uint64_t small = 0;
+    bool arenas[2] = {false, false}, more[2] = {false, false};
+    *fold = (struct fold){0};
+    const int failed = fold_classes(inspection, pieces, count, arenas, &small, more);
     free(pieces);
+    if (failed < 0)
+        return failed;
     fold->after = inspection->count - fold->pieces + fold->early + fold->extents + fold->too_deep;
     if (fold->after > inspection->limit / 2 && small > 0) {
         const uint64_t beyond = fold->after - inspection->limit / 2;
@@ -146,5 +208,7 @@ int inspection_fold(struct inspection *inspection)
     }
     fold->arenas = (uint64_t)arenas[0] + arenas[1];
     fold->after += fold->arenas;
+    if (fold->pieces > 0 || fold->spared > 0)
+        fold->after += DROP_IN;
     return 0;
 }

@@ -12,6 +12,15 @@ double percent_of(uint64_t part, uint64_t whole)
     return floor((double)part * 1000 / (double)whole) / 10;
 }
 
+double inspection_fragmentation(const struct inspection *inspection)
+{
+    const struct gap *largest = &inspection->gaps[0];
+    if (inspection->gap_bytes == 0)
+        return 0;
+    return percent_of(inspection->gap_bytes - (largest->end - largest->start),
+                      inspection->gap_bytes);
+}
+
 char *format_count(uint64_t count, char text[static 32])
 {
     char digits[24];

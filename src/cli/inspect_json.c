@@ -148,6 +148,7 @@ int inspection_print_json(const struct inspection *inspection)
     json_object_set_new(object, "mapped_bytes", integer(inspection->mapped_bytes));
     json_object_set_new(object, "gap_count", integer(inspection->gap_count));
     json_object_set_new(object, "largest_gaps", gaps_json(inspection));
+    json_object_set_new(object, "fragmentation", json_real(inspection_fragmentation(inspection)));
     json_object_set_new(object, "changed_while_read", integer(inspection->torn));
     json_object_set_new(object, "ambiguous", integer(inspection->ambiguous));
     json_object_set_new(object, "advice", advice_json(inspection));

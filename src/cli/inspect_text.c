@@ -170,7 +170,7 @@ static void print_fold(const struct inspection *inspection)
     if (fold->pieces == 0 && fold->spared == 0) {
         at = snprintf(text, sizeof(text), "nothing to fold: %s",
                       maps == 0 ? "no map is of a file, other than executables"
-                                : "no file has 8 maps of one sharing and protection");
+                                : "no file has 15 maps, or 8 beside others, of one kind");
     } else {
         at = snprintf(
             text, sizeof(text), "of %s maps of files %s would become %s extent%s",
@@ -208,7 +208,8 @@ static void print_gaps(const struct inspection *inspection)
     for (int i = 0; i < TOP_GAPS && inspection->gaps[i].end > 0; i++)
         printf("%s %s", i ? "," : "",
                format_bytes(inspection->gaps[i].end - inspection->gaps[i].start, bytes));
-    puts(".");
+    printf(".\n  fragmentation: %.1f %% of the room between maps is not in the largest gap.\n",
+           inspection_fragmentation(inspection));
 }
 
 static void print_notes(const struct inspection *inspection)

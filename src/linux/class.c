@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 
 #include "linux/layer.h"
+#include "linux/probes.h"
 
 enum {
     CHUNK_CLASSES = 1024,
@@ -243,6 +244,7 @@ static struct extent *deepen(struct class *class, const struct request *request,
     *link = extent;
     class->depth++;
     class->refused = 0;
+    PROBE(promote, start, length, class->depth, class->plain, class->file.inode);
     layer.stats.extents_made++;
     return extent;
 }

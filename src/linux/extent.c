@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "linux/layer.h"
+#include "linux/probes.h"
 
 static inline uint64_t tag_state(const struct mf_area *area)
 {
@@ -134,6 +135,7 @@ struct extent *extent_add(uintptr_t start, size_t length)
     extent->start = start;
     atomic_signal_fence(memory_order_release);
     extent->length = length;
+    PROBE(extent_made, start, length);
     return extent;
 }
 
@@ -146,6 +148,7 @@ void extent_destroy(struct extent *extent)
     const uintptr_t end = extent_end(extent);
     uintptr_t from = extent->start;
     struct mf_area area;
+    PROBE(extent_gone, from, extent->length);
     for (uintptr_t at = from; at < end && mf_space_next(extent->live, at, &area) == 0;
          at = area_end(&area)) {
         if (tag_state(&area) == STATE_PENDING)
@@ -243,6 +246,7 @@ static void live_ends(struct extent *extent, const struct mf_area *area)
 {
     extent->live_bytes -= area->length;
     layer.stats.live_bytes -= area->length;
+    PROBE(release, area->start, area->length);
     if (extent->class != NO_CLASS)
         return;
     struct class *class = class_of(tag_class(area->tag));
@@ -563,6 +567,7 @@ int range_mark_changed(uintptr_t start, uintptr_t end, uint64_t bits)
         const int result = mf_space_retag(extent->live, from, to - from, 0, bits);
         if (result != 0)
             return result;
+        PROBE(split, from, to - from, bits);
         if (extent->class != NO_CLASS)
             class_of(extent->class)->changed++;
         start = to;

@@ -22,6 +22,7 @@
 #include <ucontext.h>
 
 #include "linux/pool.h"
+#include "linux/probes.h"
 #include "linux/system.h"
 
 _Atomic bool fault_ready;
@@ -144,6 +145,7 @@ static bool repair(const struct place *place, const char *address)
 {
     const size_t page = (size_t)(address - place->base) & ~(size_t)(system_page - 1);
     const size_t end = end_in_extent(place);
+    PROBE(pool_fault, place->pool, place->slot, address, end);
     if (end && page >= end)
         return (take_maps(place, 1) && cover(place, end, place->length - end)) ||
                cover(place, 0, place->length);

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "linux/pool.h"
+#include "linux/probes.h"
 #include "linux/system.h"
 
 bool machine_fences;
@@ -70,6 +71,7 @@ bool machine_event_wait(struct machine_event *event, uint64_t deadline)
     while (!atomic_load_explicit(&event->set, memory_order_acquire)) {
         if (deadline != UINT64_MAX && now() >= deadline)
             return false;
+        PROBE(pool_wait, event, deadline);
         futex(event, FUTEX_WAIT_BITSET, 0, deadline == UINT64_MAX ? NULL : &at);
     }
     return true;

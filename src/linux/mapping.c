@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "linux/layer.h"
+#include "linux/probes.h"
 
 static bool touches(uintptr_t start, uintptr_t end)
 {
@@ -97,6 +98,7 @@ static long map_plainly(const struct request *request, size_t length, enum mf_pa
             layer_count(&layer.stats.refused_maps);
         return result;
     }
+    PROBE(pass, result, length, request->offset, request->file.inode, reason);
     if (!count && extents_now() == 0 && plain_count() == 0) {
         layer_pass(reason);
         return result;
@@ -133,6 +135,7 @@ static uintptr_t copy_finish(const struct request *request, uintptr_t address)
         layer.stats.copied++;
         layer.stats.copied_bytes += request->length;
         count_piece();
+        PROBE(copy, address, request->length, request->offset, request->file.inode);
     } else {
         range_release(address, address + request->length);
     }
@@ -158,6 +161,7 @@ static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *
         if (class_carve(class, request, &address, reason) == 0) {
             layer.stats.carved++;
             count_piece();
+            PROBE(carve, address, request->length, request->offset, request->file.inode);
         } else if (copy_wanted(class, request, *reason)) {
             copied = copy_place(class, request, &address) == 0;
             if (copied && *reason == MF_PASS_DEPTH)

@@ -11,6 +11,7 @@
  * that slot takes it over.
  */
 #include "linux/pool.h"
+#include "linux/probes.h"
 #include "linux/system.h"
 
 enum { HUGE = 2 << 20, CHUNK_STORE = 64 << 10 };
@@ -224,6 +225,7 @@ int machine_install(struct pool *core, uint32_t slot, void *request)
         raise_extents_used(pool, slot);
         attach(pool, slot, r);
     }
+    PROBE(pool_miss, pool, slot, r->offset, r->length, err);
     errno = saved;
     return err;
 }
@@ -237,6 +239,7 @@ void machine_drop(struct pool *core, const uint32_t *slots, uint32_t count)
     struct mf_pool *pool = pool_of(core);
     struct iovec ranges[BATCH_MAX];
     const int saved = errno;
+    PROBE(pool_evict, pool, count);
     for (uint32_t i = 0; i < count; i++)
         ranges[i] = (struct iovec){base_of(pool, slots[i]), length_of(pool, slots[i])};
     uint32_t done = 0;

@@ -25,6 +25,21 @@ MAPFOLD = TARGET = ""
 OVER, DENIED, GONE, NO_MAPS = 3, 4, 5, 6
 
 
+# Pieces of files that overlap and do not, of two kinds; FILES and PAGES decide how deeply.
+PYTHON = """
+import mmap, os, random, sys
+files, pages = map(int, sys.argv[1:])
+rng = random.Random(1)
+fds = [os.open(f"data{i}", os.O_RDWR | os.O_CREAT) for i in range(files)]
+for fd in fds: os.ftruncate(fd, 4 << 20)
+maps = [mmap.mmap(fds[i % files], 4096 * rng.randint(1, 8), prot=mmap.PROT_READ,
+                  flags=mmap.MAP_SHARED if i % 3 else mmap.MAP_PRIVATE,
+                  offset=4096 * rng.randrange(pages)) for i in range(4000)]
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
 def inspect(*arguments, **options):
     return subprocess.run([MAPFOLD, "inspect", *map(str, arguments)], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=120, check=False, **options)
@@ -125,6 +140,55 @@ class Inspect(unittest.TestCase):
         self.assertEqual(report["used"], limit + 1)
         self.assertEqual(report["left"], 0)
         self.assertIn("It is at the limit", inspect(process.pid).stdout)
+
+    def estimate_and_truth(self, argv, feed=b"", enough=b"ready"):
+        """What inspect says that run would make of a program, and what run makes of it."""
+        counts = []
+        for prefix in ([], [MAPFOLD, "run", "--"]):
+            process = subprocess.Popen(prefix + argv, cwd=self.directory, stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE)
+            self.addCleanup(self.stop, process)
+            writer = threading.Thread(target=lambda: (process.stdin.write(feed),
+                                                      process.stdin.flush()))
+            writer.start()
+            seen = b""
+            while enough not in seen:
+                piece = process.stdout.read1(1 << 16)
+                self.assertTrue(piece, "the program ended early")
+                seen = seen[-len(enough):] + piece
+            writer.join()
+            counts.append(self.report(process.pid)["fold"]["maps_after"] if not prefix
+                          else count_maps(process.pid))
+            self.stop(process)
+        return counts
+
+    def assert_estimate_is_near(self, *arguments):
+        estimate, truth = self.estimate_and_truth(*arguments)
+        print(f"# {estimate} estimated, {truth} with mapfold run", flush=True)
+        self.assertLessEqual(abs(estimate - truth), 5 + truth / 20)
+
+    def test_the_estimate_of_run_is_near_what_run_makes_of_python(self):
+        for files, pages in ((20, 1000), (1, 30)):
+            self.assert_estimate_is_near([sys.executable, "-c", PYTHON, str(files), str(pages)])
+
+    def test_the_estimate_of_run_is_near_what_run_makes_of_git(self):
+        if not shutil.which("git"):
+            self.skipTest("git is not installed")
+        stream = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "programs",
+                              "git_stream.py")
+        environment = {**os.environ, "HOME": self.directory, "GIT_CONFIG_NOSYSTEM": "1"}
+        result = subprocess.run(
+            ["sh", "-ec", "git init -q -b main git; \"$0\" \"$1\" |"
+             " git -C git fast-import --quiet --force; git -C git repack -q;"
+             " git -C git cat-file --batch-all-objects --batch-check", sys.executable, stream],
+            cwd=self.directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+            check=True)
+        objects = b"".join(line.split()[0] + b"\n" for line in result.stdout.splitlines())
+        for window in ("4k", "16k"):
+            self.assert_estimate_is_near(
+                ["git", "-C", "git", "-c", f"core.packedGitWindowSize={window}", "-c",
+                 "core.packedGitLimit=1g", "cat-file", "--batch"],
+                objects + b"the end\n", b"the end missing")
 
     def test_deleted_files_are_grouped_by_directory_and_suffix(self):
         process = self.start("deleted", self.directory, 3000, expect=3000)

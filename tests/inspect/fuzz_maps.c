@@ -29,7 +29,8 @@ static void check(const struct inspection *inspection)
         require(i == 0 || inspection->maps[i - 1].end <= inspection->maps[i].start,
                 "maps are disjoint and rise");
     }
-    require(inspection->fold.after <= inspection->count + 2, "folding adds only arenas");
+    require(inspection->fold.after <= inspection->count + 8 + 2 + inspection->fold.extents,
+            "folding adds the drop-in, arenas and extents");
     require(inspection->advice_count > 0, "there is advice");
 }
 

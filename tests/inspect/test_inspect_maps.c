@@ -181,22 +181,23 @@ static struct fold fold_of(int count, long apart, const char *protection)
     return fold;
 }
 
-static void pieces_side_by_side_fold_to_one_extent_beside_the_first_seven(void **state)
+static void pieces_side_by_side_fold_to_one_extent_beside_the_first_fourteen(void **state)
 {
     (void)state;
     const struct fold fold = fold_of(60000, 0x2000, "r--s");
     assert_int_equal(fold.classes, 1);
     assert_int_equal(fold.extents, 1);
-    assert_int_equal(fold.early, 7);
-    assert_int_equal(fold.after, 8);
+    assert_int_equal(fold.early, 14);
+    assert_int_equal(fold.after, 14 + 1 + 8);
 }
 
-static void fewer_than_eight_pieces_stay(void **state)
+static void fewer_than_fifteen_pieces_stay(void **state)
 {
     (void)state;
     assert_int_equal(fold_of(7, 0x2000, "r--s").after, 7);
-    assert_int_equal(fold_of(8, 0x2000, "r--s").after, 8);
-    assert_int_equal(fold_of(9, 0x2000, "r--s").after, 8);
+    assert_int_equal(fold_of(14, 0x2000, "r--s").after, 14);
+    assert_int_equal(fold_of(15, 0x2000, "r--s").after, 14 + 1 + 8);
+    assert_int_equal(fold_of(30, 0x2000, "r--s").after, 14 + 1 + 8);
 }
 
 static void executable_pieces_are_never_folded(void **state)
@@ -211,12 +212,12 @@ static void pieces_of_one_page_are_copied_if_private_and_stay_if_shared(void **s
 {
     (void)state;
     const struct fold private = fold_of(30007, 0, "rw-p");
-    assert_int_equal(private.extents, 128);
-    assert_int_equal(private.copied, 30000 - 128);
-    assert_int_equal(private.after, 7 + 128 + 1);
+    assert_int_equal(private.extents, 4 + 1); /* and the one that keeps the file */
+    assert_int_equal(private.copied, 30007 - 14 - 4);
+    assert_int_equal(private.after, 14 + 4 + 1 + 1 + 8);
     const struct fold shared = fold_of(30007, 0, "rw-s");
-    assert_int_equal(shared.too_deep, 30000 - 128);
-    assert_int_equal(shared.after, 30007);
+    assert_int_equal(shared.too_deep, 30007 - 14 - 4);
+    assert_int_equal(shared.after, 30007 + 8);
 }
 
 static void overlap_to_a_depth_of_four_needs_no_more_than_four_extents(void **state)
@@ -225,13 +226,30 @@ static void overlap_to_a_depth_of_four_needs_no_more_than_four_extents(void **st
     struct inspection inspection = {0};
     struct script script;
     script_begin(&script);
-    for (int i = 0; i < 47; i++) /* 40 behind the first seven, four of each page */
+    for (int i = 0; i < 54; i++) /* 40 below the first fourteen, four of each page */
         add(&script, "%x-%x r--s %08x 08:01 42 /d/one", 0x10000 + i * 0x2000, 0x11000 + i * 0x2000,
-            i < 7 ? 0 : (i - 3) / 4 * 0x1000);
+            i < 40 ? i / 4 * 0x1000 : 0);
     script_run(&script, &inspection);
     assert_int_equal(inspection.fold.extents, 4);
     assert_int_equal(inspection.fold.too_deep, 0);
     inspection_destroy(&inspection);
+}
+
+/* As many pieces, each with seven others on its pages: extents that hold many may be more. */
+static void deeper_overlap_takes_as_many_extents_as_are_worth_it(void **state)
+{
+    (void)state;
+    for (int each = 4; each <= 400; each *= 100) {
+        struct inspection inspection = {.limit = 100000};
+        struct script script;
+        script_begin(&script);
+        for (int i = 0; i < 8 * each; i++)
+            add(&script, "%x-%x r--s %08x 08:01 42 /d/one", 0x10000 + i * 0x2000,
+                0x11000 + i * 0x2000, i % each * 0x1000);
+        script_run(&script, &inspection);
+        assert_int_equal(inspection.fold.extents, each == 4 ? 4 : 8);
+        inspection_destroy(&inspection);
+    }
 }
 
 static void sharing_and_protection_part_the_classes_of_a_file(void **state)
@@ -247,7 +265,7 @@ static void sharing_and_protection_part_the_classes_of_a_file(void **state)
     script_run(&script, &inspection);
     assert_int_equal(inspection.fold.classes, 4);
     assert_int_equal(inspection.fold.extents, 4);
-    assert_int_equal(inspection.fold.after, 4 * (7 + 1));
+    assert_int_equal(inspection.fold.after, 4 * (7 + 1) + 7 + 8);
     inspection_destroy(&inspection);
 }
 
@@ -263,7 +281,7 @@ static void small_private_files_are_copied_beyond_half_the_limit(void **state)
                 0x11000 + i * 0x2000, private ? "r--p" : "r--s", 100 + i, i);
         script_run(&script, &inspection);
         assert_int_equal(inspection.fold.spared, private ? 400 : 0);
-        assert_int_equal(inspection.fold.after, private ? 501 : 900);
+        assert_int_equal(inspection.fold.after, private ? 501 + 8 : 900);
         inspection_destroy(&inspection);
     }
 }
@@ -364,6 +382,8 @@ static void the_largest_gaps_are_found(void **state)
     assert_true(inspection.gaps[0].start == 0xd000 && inspection.gaps[0].end == 0x20000);
     assert_true(inspection.gaps[1].start == 0x4000);
     assert_true(inspection.gaps[2].start == 0xa000);
+    /* 0x13 of 0x1a pages are in the largest. */
+    assert_true(inspection_fragmentation(&inspection) == 26.9);
     inspection_destroy(&inspection);
 }
 
@@ -464,11 +484,12 @@ int main(void)
         cmocka_unit_test(a_malloc_arena_and_its_rest_are_heap),
         cmocka_unit_test(a_range_cut_up_by_mprotect_is_one_range_and_folding_does_not_help),
         cmocka_unit_test(many_stacks_with_guards_are_no_splits),
-        cmocka_unit_test(pieces_side_by_side_fold_to_one_extent_beside_the_first_seven),
-        cmocka_unit_test(fewer_than_eight_pieces_stay),
+        cmocka_unit_test(pieces_side_by_side_fold_to_one_extent_beside_the_first_fourteen),
+        cmocka_unit_test(fewer_than_fifteen_pieces_stay),
         cmocka_unit_test(executable_pieces_are_never_folded),
         cmocka_unit_test(pieces_of_one_page_are_copied_if_private_and_stay_if_shared),
         cmocka_unit_test(overlap_to_a_depth_of_four_needs_no_more_than_four_extents),
+        cmocka_unit_test(deeper_overlap_takes_as_many_extents_as_are_worth_it),
         cmocka_unit_test(sharing_and_protection_part_the_classes_of_a_file),
         cmocka_unit_test(small_private_files_are_copied_beyond_half_the_limit),
         cmocka_unit_test(deleted_files_of_a_saved_copy_are_counted_and_told_to_be_uncertain),
