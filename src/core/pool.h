@@ -170,6 +170,7 @@ int pool_pin(struct pool *pool, struct pool_block *block, struct pool_key key, v
 
 /* Before a pin: the word, not 0 once it is settled, by which its owner knows that there is one;
  * NULL: none. It goes for all pins until the next call. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): kept, to be written through */
 static inline void pool_mark(struct pool_block *block, uint64_t *mark)
 {
     if (block)
@@ -266,6 +267,7 @@ static inline bool pool_is_awaited(const struct pool *pool, uint32_t slot)
  * it. Also turns the note of a pin of the same slot into that of its unpin, by the one store of
  * note_slot: both leave the child the same sum.
  */
+/* NOLINTNEXTLINE(readability-non-const-parameter): kept, to be written through */
 static inline bool pool_unpin_note(struct pool_block *block, uint32_t slot, uint64_t *mark)
 {
     const struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;

@@ -260,8 +260,8 @@ static int open_again(struct mf_file *file)
     const int fd = open_path(file->pool, file->path, file->write);
     if (fd < 0)
         return fd == -ENOENT || fd == -ENOTDIR ? -ESTALE : fd;
-    struct stat st;
-    struct file_identity identity;
+    struct stat st = {0}; /* for clang-tidy, as the next */
+    struct file_identity identity = {0};
     int err = file_identify(fd, &st, &identity);
     if (!err && !same_file(&identity, &file->identity))
         err = -ESTALE;
@@ -416,7 +416,7 @@ static int make_file(struct mf_pool *pool, int fd, uint32_t flags, struct mf_fil
     struct mf_file *file = calloc(1, sizeof(*file));
     if (!file)
         return -ENOMEM;
-    struct stat st;
+    struct stat st = {0};
     int err = file_identify(fd, &st, &file->identity);
     if (!err)
         err = kind_error(st.st_mode);

@@ -281,8 +281,8 @@ static inline bool extent_failed(struct mf_pool *pool, uint32_t slot)
 static inline struct pool_key piece_key(const struct mf_file *file, uint64_t first, uint64_t span,
                                         bool write)
 {
-    return (struct pool_key){
-        file->serial << (SPAN_BITS + 1) | (uint64_t)write << SPAN_BITS | (span - 1), first};
+    const uint64_t mode = write ? UINT64_C(1) << SPAN_BITS : 0;
+    return (struct pool_key){file->serial << (SPAN_BITS + 1) | mode | (span - 1), first};
 }
 
 /* The calling thread's counters if it has some already. */

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -51,12 +52,18 @@ static inline int begin_directory(void **state)
     return mkdtemp(directory) ? 0 : -1;
 }
 
+static inline int remove_one(const char *path, const struct stat *st, int kind, struct FTW *where)
+{
+    (void)st;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
 static inline int end_directory(void **state)
 {
     (void)state;
-    char command[96];
-    snprintf(command, sizeof(command), "rm -rf %s", directory);
-    return system(command);
+    return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static inline const char *path_of(const char *name)
@@ -137,11 +144,12 @@ static inline uint64_t mapped_bytes(unsigned *lines)
     uint64_t sum = 0;
     *lines = 0;
     while (fgets(line, sizeof(line), maps)) {
-        unsigned long from, to;
-        if (strstr(line, directory) && sscanf(line, "%lx-%lx", &from, &to) == 2) {
-            sum += to - from;
-            ++*lines;
-        }
+        if (!strstr(line, directory))
+            continue;
+        char *dash;
+        const unsigned long from = strtoul(line, &dash, 16);
+        sum += strtoul(dash + 1, NULL, 16) - from;
+        ++*lines;
     }
     fclose(maps);
     return sum;

@@ -22,7 +22,7 @@ static struct {
     _Atomic uint32_t pinned; /* by those who have returned from pin and not called unpin */
 } translation[SLOTS];
 static _Atomic unsigned failures;
-static unsigned slots, keys, steps;
+static unsigned slot_count, keys, steps;
 static bool with_dooms;
 static void *chunks[THREADS];
 static _Atomic unsigned chunk_count;
@@ -41,41 +41,41 @@ static void expect_free(uint32_t slot, const char *what)
     expect(atomic_load_explicit(&translation[slot].pinned, memory_order_relaxed) == 0, what);
 }
 
-void *machine_chunk(struct pool *p, size_t bytes)
+void *machine_chunk(struct pool *core, size_t bytes)
 {
-    (void)p;
+    (void)core;
     void *chunk = calloc(1, bytes);
     if (chunk)
         chunks[atomic_fetch_add(&chunk_count, 1)] = chunk;
     return chunk;
 }
 
-int machine_admit(struct pool *p, uint32_t slot, void *request)
+int machine_admit(struct pool *core, uint32_t slot, void *request)
 {
-    (void)p;
+    (void)core;
     (void)slot;
     (void)request;
     return 1;
 }
 
-int machine_install(struct pool *p, uint32_t slot, void *request)
+int machine_install(struct pool *core, uint32_t slot, void *request)
 {
-    (void)p;
+    (void)core;
     expect_free(slot, "installed over a pinned translation");
     translation[slot].stamp = (uintptr_t)request;
     return atomic_fetch_add(&installed, 1) % 97 == 96 ? -EIO : 0;
 }
 
-void machine_drop(struct pool *p, const uint32_t *list, uint32_t count)
+void machine_drop(struct pool *core, const uint32_t *slots, uint32_t count)
 {
-    (void)p;
+    (void)core;
     for (uint32_t i = 0; i < count; i++)
-        expect_free(list[i], "dropped a pinned translation");
+        expect_free(slots[i], "dropped a pinned translation");
 }
 
-void machine_retire(struct pool *p, uint32_t slot)
+void machine_retire(struct pool *core, uint32_t slot)
 {
-    (void)p;
+    (void)core;
     expect_free(slot, "retired a pinned translation");
     translation[slot].stamp = 0;
 }
@@ -154,11 +154,11 @@ static void *worker(void *block)
 static struct pool_memory make_pool(uint32_t batch)
 {
     const struct pool_memory memory = {
-        .slots = calloc(slots, sizeof(struct pool_slot)),
+        .slots = calloc(slot_count, sizeof(struct pool_slot)),
         .buckets = malloc(4 * 2 * SLOTS),
         .batch = calloc(batch, sizeof(uint32_t)),
         .common_counters = calloc(POOL_CHUNK, sizeof(struct pool_counter)),
-        .capacity = slots,
+        .capacity = slot_count,
         .bucket_bits = 7,
         .batch_max = batch,
     };
@@ -181,10 +181,10 @@ static void free_pool(struct pool_memory memory)
 /* Threads come in two generations: the second takes over the first's blocks. */
 static void stress(const char *name, unsigned with_slots, unsigned with_keys, bool dooms)
 {
-    slots = with_slots;
+    slot_count = with_slots;
     keys = with_keys;
     with_dooms = dooms;
-    const struct pool_memory memory = make_pool(slots / 2);
+    const struct pool_memory memory = make_pool(slot_count / 2);
     struct pool_block *blocks[THREADS];
     for (int i = 0; i < THREADS; i++) {
         blocks[i] = calloc(1, sizeof(*blocks[i]));
@@ -201,7 +201,7 @@ static void stress(const char *name, unsigned with_slots, unsigned with_keys, bo
     const struct held last = swap((struct held){POOL_NONE, 0});
     if (last.slot != POOL_NONE)
         let_go(blocks[1], last);
-    for (uint32_t i = 0; i < slots; i++)
+    for (uint32_t i = 0; i < slot_count; i++)
         expect(pool_pinned(&pool, i) == 0, "a pin was left");
     expect(atomic_load(&pool.waiting) == 0 && !pool.starving.head, "a waiter was left");
     struct pool_counts counts;
