@@ -126,8 +126,10 @@ static void a_descriptor_that_may_not_write_gives_no_more_rights(void **state)
     const int path = open(name, O_PATH);
     assert_ptr_equal(mf_mmap(NULL, P, PROT_READ, MAP_PRIVATE, path, 0), MAP_FAILED);
     assert_int_equal(errno, EBADF);
+    assert_int_equal(extents(), 2);
     unmap_pages(a, 1);
     unmap_pages(b, 1);
+    assert_int_equal(extents(), 0);
     close(writer), close(reader), close(blind), close(path), unlink(name);
 }
 
