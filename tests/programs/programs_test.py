@@ -264,7 +264,7 @@ class Run(unittest.TestCase):
             $cli DEBUG DIGEST
             $cli SHUTDOWN NOSAVE
             wait $server && trap - EXIT
-        """, promote=True)
+        """)
 
     def allocator(self, name):
         found = library(name)
