@@ -19,7 +19,15 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-enum { KEY_OFF = 0x6001, KEY_STRICT, KEY_SNAPSHOT, KEY_ANY_FS, KEY_LINGER, KEY_MAX_COPY };
+enum {
+    KEY_OFF = 0x6001,
+    KEY_STRICT,
+    KEY_SNAPSHOT,
+    KEY_ANY_FS,
+    KEY_PROMOTE,
+    KEY_LINGER,
+    KEY_MAX_COPY
+};
 
 /* As src/preload/options.h tells it. */
 #define MAPFOLD_OPTIONS "MAPFOLD_OPTIONS"
@@ -34,6 +42,8 @@ static const struct argp_option options[] = {
     {"snapshot", KEY_SNAPSHOT, NULL, 0,
      "Also copy small files that are mapped shared and read-only: for data that do not change", 0},
     {"any-fs", KEY_ANY_FS, NULL, 0, "Also fold on network file systems and FUSE", 0},
+    {"promote", KEY_PROMOTE, "N", 0,
+     "Fold a file's pieces of one kind once so many are live (default 8)", 0},
     {"linger", KEY_LINGER, "MS", 0, "Keep extents without pieces for so many milliseconds", 0},
     {"max-copy", KEY_MAX_COPY, "BYTES", 0,
      "Copy no more than so many bytes (K, M, G allowed; 0: nothing). Default: a quarter of the"
@@ -101,13 +111,13 @@ static error_t parse_stats(const char *file, struct argp_state *state)
     return word_add(words, "stats", path) ? 0 : ENOMEM;
 }
 
-static error_t parse_number(const char *name, const char *text, unsigned long long most,
-                            struct argp_state *state)
+static error_t parse_number(const char *name, const char *text, unsigned long long least,
+                            unsigned long long most, struct argp_state *state)
 {
     char value[24];
     unsigned long long number;
-    if (!bytes_read(text, &number) || number > most) {
-        argp_error(state, "--%s: '%s' is no number, or too large", name, text);
+    if (!bytes_read(text, &number) || number < least || number > most) {
+        argp_error(state, "--%s: '%s' is no number from %llu to %llu", name, text, least, most);
         return EINVAL;
     }
     snprintf(value, sizeof(value), "%llu", number);
@@ -129,10 +139,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return word_add(state->input, "snapshot", NULL) ? 0 : ENOMEM;
     case KEY_ANY_FS:
         return word_add(state->input, "any-fs", NULL) ? 0 : ENOMEM;
+    case KEY_PROMOTE:
+        return parse_number("promote", arg, 1, 1 << 20, state);
     case KEY_LINGER:
-        return parse_number("linger", arg, UINT32_MAX, state);
+        return parse_number("linger", arg, 0, UINT32_MAX, state);
     case KEY_MAX_COPY:
-        return parse_number("max-copy", arg, UINT64_MAX / 4, state);
+        return parse_number("max-copy", arg, 0, UINT64_MAX / 4, state);
     case ARGP_KEY_ARG:
         ((struct words *)state->input)->program = state->next - 1;
         state->next = state->argc; /* the rest is the program's */

@@ -6,6 +6,11 @@
  * a request that has the identity of a live extent is of that extent's file. On overlayfs one
  * identity stands for two inodes, before and after copy-up, so nothing is folded there; nor on
  * bcachefs, where a file and its snapshots differ in their subvolume only.
+ *
+ * A map costs as few calls of the kernel as it can. What a descriptor may do belongs to the class of
+ * a shared piece, so it is asked for first. To a private piece it matters only that it may be read,
+ * and only if the piece is carved: a copy is read through it, and the rest is the kernel's. So there
+ * the answer is asked for last, and a spot that was taken is given back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,20 +47,31 @@ int identity_read(int fd, struct identity *file, uint64_t *size)
     return 0;
 }
 
+/* O_RDONLY or O_RDWR; a negative number for a descriptor whose file may not be mapped. */
+static long access_of(int fd)
+{
+    const long flags = sys_fcntl(fd, F_GETFL, 0);
+    if (sys_failed(flags) || (flags & O_PATH))
+        return -EBADF;
+    const long access = flags & O_ACCMODE;
+    return access == O_RDONLY || access == O_RDWR ? access : -EACCES;
+}
+
+bool identity_may_read(int fd)
+{
+    return access_of(fd) >= 0;
+}
+
 /* Completes the request. MF_PASS_REASONS, or why the kernel should have it. */
 enum mf_pass_reason identity_of(struct request *request)
 {
     if (identity_read(request->fd, &request->file, NULL) != 0)
         return MF_PASS_FILE;
-    const long flags = sys_fcntl(request->fd, F_GETFL, 0);
-    if (sys_failed(flags) || (flags & O_PATH))
-        return MF_PASS_FILE;
-    const long access = flags & O_ACCMODE;
-    if (access != O_RDONLY && access != O_RDWR)
-        return MF_PASS_FILE;
+    if ((request->flags & MAP_TYPE) == MAP_PRIVATE)
+        return MF_PASS_REASONS;
+    const long access = access_of(request->fd);
     request->writable = access == O_RDWR;
-    const bool shared = (request->flags & MAP_TYPE) != MAP_PRIVATE;
-    if (shared && (request->protection & PROT_WRITE) && !request->writable)
+    if (access < 0 || ((request->protection & PROT_WRITE) && !request->writable))
         return MF_PASS_FILE;
     return MF_PASS_REASONS;
 }

@@ -17,8 +17,8 @@
  * mapped. So a call over visible pages only can go to the kernel as it is, and one over holes is
  * cut at them. Invariant: a page that is LIVE is a kernel mapping of the right bytes at any moment.
  *
- * A class is what may share an extent: file, sharing, protection, and what the descriptor may do. A
- * class exists as long as it has extents, copies, or live pieces that were left to the kernel.
+ * A class is what may share an extent: file, sharing, protection, and, if shared, whether the
+ * descriptor may write. A class exists as long as it has extents, copies, or live pieces that were left to the kernel.
  *
  * Everything here needs the lock of layer_lock.h unless it says otherwise. No function touches
  * errno.
@@ -103,7 +103,7 @@ struct request {
     int protection, flags, fd;
     uint64_t offset;
     struct identity file;
-    bool writable; /* the descriptor may write */
+    bool writable; /* the descriptor may write; false for private pieces: it does not matter */
 };
 
 struct layer {
@@ -217,6 +217,7 @@ void dirty_drop(uintptr_t start, uintptr_t end);
 
 /* identity.c, no lock needed: which file is it, and may it be folded at all */
 enum mf_pass_reason identity_of(struct request *request);
+bool identity_may_read(int fd);
 int identity_read(int fd, struct identity *file, uint64_t *size);
 enum mf_pass_reason identity_foldable(int fd, bool any_file_system);
 

@@ -143,6 +143,17 @@ static uintptr_t copy_finish(const struct request *request, uintptr_t address)
     return result == 0 ? address : 0;
 }
 
+/* The descriptor of a private piece may not be read: its spot is given back. */
+static void carve_undo(const struct request *request, uintptr_t address)
+{
+    if (layer_enter() != ENTER_LOCKED)
+        return;
+    layer.stats.carved--;
+    layer.stats.live_pieces--;
+    range_release(address, address + request->length);
+    layer_leave();
+}
+
 /* An identified request. The address, or 0 and why the kernel should have it. */
 static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *reason)
 {
@@ -171,7 +182,15 @@ static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *
         class_put(class);
     }
     layer_leave();
-    return copied ? copy_finish(request, address) : address;
+    if (copied)
+        return copy_finish(request, address);
+    if (address != 0 && (request->flags & MAP_TYPE) == MAP_PRIVATE &&
+        !identity_may_read(request->fd)) {
+        carve_undo(request, address);
+        *reason = MF_PASS_FILE;
+        return 0;
+    }
+    return address;
 }
 
 static long map(struct request *request, size_t length)

@@ -5,6 +5,9 @@
  * of the extent, and what it leaves behind is a real hole, not the layer's any more; the moved
  * piece is a plain kernel mapping. Where a range has holes that only the layer knows of, they are
  * made real first, so that the kernel's answer is right.
+ *
+ * A piece that one call made may lie in several kernel maps: where an earlier piece was changed in
+ * part, the kernel cannot always merge again what was undone. Such a piece is moved in parts.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -58,6 +61,62 @@ static bool grow_in_place(uintptr_t start, uintptr_t end, uintptr_t new_end)
     return extent_take(extent, end, new_end) == 0;
 }
 
+/* Moves whole pages, of however many kernel maps. How many bytes it could move. */
+static size_t pages_move(uintptr_t from, size_t length, uintptr_t to)
+{
+    size_t done = 0, part = length;
+    while (done < length) {
+        part = part < length - done ? part : length - done;
+        const long result =
+            sys_mremap(from + done, part, part, MREMAP_MAYMOVE | MREMAP_FIXED, to + done);
+        if (!sys_failed(result))
+            done += part;
+        else if (result == -EFAULT && part > layer.page)
+            part = page_up(part / 2);
+        else
+            break;
+    }
+    return done;
+}
+
+/* The last page goes first, and grows: that alone can fail for want of room. */
+static long remap_in_parts(const struct remap *remap, uintptr_t old_end, uintptr_t new_end)
+{
+    const uintptr_t last = (old_end < new_end ? old_end : new_end) - layer.page;
+    const size_t before = last - remap->from, new_length = new_end - remap->from;
+    long to = (long)remap->to;
+    if (!(remap->flags & MREMAP_FIXED))
+        to = sys_mmap(0, new_length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (sys_failed(to))
+        return to;
+    const uintptr_t place = (uintptr_t)to;
+    const long grown =
+        sys_mremap(last, layer.page, new_end - last, MREMAP_MAYMOVE | MREMAP_FIXED, place + before);
+    if (!sys_failed(grown)) {
+        const size_t moved = pages_move(remap->from, before, place);
+        if (moved == before) {
+            if (new_end < old_end)
+                sys_munmap(new_end, old_end - new_end);
+            return to;
+        }
+        pages_move(place, moved, remap->from);
+        pages_move(place + before, layer.page, last);
+    }
+    sys_munmap(place, new_length);
+    return -ENOMEM;
+}
+
+/* The kernel has found several maps where the program made one piece: it would not have. */
+static long remap_split_piece(const struct remap *remap, uintptr_t old_end, uintptr_t new_end)
+{
+    struct mf_area area;
+    const struct extent *extent =
+        old_end > remap->from ? whole_piece(remap->from, old_end, &area) : NULL;
+    if (extent == NULL || extent->class == NO_CLASS || (remap->flags & MREMAP_DONTUNMAP))
+        return -EFAULT;
+    return (remap->flags & MREMAP_MAYMOVE) ? remap_in_parts(remap, old_end, new_end) : -ENOMEM;
+}
+
 /* The kernel does it; afterwards the tables say what it did. */
 static long remap_by_kernel(const struct remap *remap, uintptr_t old_end, uintptr_t new_end)
 {
@@ -69,7 +128,9 @@ static long remap_by_kernel(const struct remap *remap, uintptr_t old_end, uintpt
         if (punched != 0)
             return punched;
     }
-    const long result = raw_remap(remap);
+    long result = raw_remap(remap);
+    if (result == -EFAULT)
+        result = remap_split_piece(remap, old_end, new_end);
     if (sys_failed(result)) {
         range_resync(remap->from, old_end);
         if (fixed && target_end > remap->to)

@@ -53,6 +53,8 @@ static void option_take(const char *word, size_t length, struct mf_map_options *
         options->snapshot = 1;
     } else if (word_is(word, length, "any-fs")) {
         options->any_file_system = 1;
+    } else if (word_has(word, length, "promote", &value)) {
+        options->promote_pieces = (uint32_t)strtoul(value, NULL, 10);
     } else if (word_has(word, length, "linger", &value)) {
         options->linger_ms = (uint32_t)strtoul(value, NULL, 10);
     } else if (word_has(word, length, "max-copy", &value)) {

@@ -3,7 +3,8 @@
  * MAPFOLD_OPTIONS: what `mapfold run` tells the drop-in. Words with commas between them, as the
  * command's options without their dashes; a value stands behind '=' and holds no comma:
  *
- *   stats  stats=FILE  explain  off  strict  snapshot  any-fs  linger=MS  max-copy=BYTES
+ *   stats  stats=FILE  explain  off  strict  snapshot  any-fs  promote=N  linger=MS
+ *   max-copy=BYTES
  *
  * What is not understood is left out: the command checks it before.
  */

@@ -126,8 +126,10 @@ static void a_descriptor_that_may_not_write_gives_no_more_rights(void **state)
     const int path = open(name, O_PATH);
     assert_ptr_equal(mf_mmap(NULL, P, PROT_READ, MAP_PRIVATE, path, 0), MAP_FAILED);
     assert_int_equal(errno, EBADF);
+    assert_int_equal(extents(), 2);
     unmap_pages(a, 1);
     unmap_pages(b, 1);
+    assert_int_equal(extents(), 0);
     close(writer), close(reader), close(blind), close(path), unlink(name);
 }
 
@@ -174,6 +176,49 @@ static void growing_a_piece_never_runs_into_its_neighbour(void **state)
     unmap_pages(b, 3);
     assert_int_equal(extents(), 0);
     close(fd);
+}
+
+/* The kernel cannot merge its maps again where pages were written while they were apart. */
+static char *piece_over_split_maps(int fd)
+{
+    char *piece = map_pages(fd, RW, MAP_PRIVATE, 0, 8);
+    assert_int_equal(mf_madvise(piece, 4 * P, MADV_RANDOM), 0);
+    piece[0] = piece[5 * P] = 'x';
+    unmap_pages(piece, 8);
+    return map_pages(fd, RW, MAP_PRIVATE, 0, 8);
+}
+
+static void remap_over_split_maps(unsigned pages, bool fixed)
+{
+    const int fd = file_make(16);
+    char *keeper = map_pages(fd, RW, MAP_PRIVATE, 15, 1);
+    char *place = mmap(NULL, 10 * P, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *piece = piece_over_split_maps(fd);
+    char *wall = map_pages(fd, RW, MAP_PRIVATE, 8, 1); /* it cannot grow where it is */
+    piece[3 * P + 9] = piece[7 * P + 9] = 'y';
+    char *moved = mf_mremap(piece, (size_t)8 * P, (size_t)pages * P,
+                            MREMAP_MAYMOVE | (fixed ? MREMAP_FIXED : 0), place);
+    assert_ptr_not_equal(moved, MAP_FAILED);
+    assert_true(moved == place || !fixed);
+    for (unsigned i = 0; i < pages; i++) {
+        assert_true(page_is(moved + (size_t)i * P, i));
+        assert_int_equal(moved[i * P + 9] == 'y', i == 3 || i == 7);
+    }
+    assert_true(page_is(wall, 8));
+    unmap_pages(moved, pages);
+    unmap_pages(wall, 1);
+    munmap(place, 10 * P);
+    unmap_pages(keeper, 1);
+    close(fd);
+}
+
+static void a_piece_over_several_kernel_maps_moves_and_grows_as_one(void **state)
+{
+    (void)state;
+    for (unsigned pages = 6; pages <= 10; pages += 2) {
+        remap_over_split_maps(pages, false);
+        remap_over_split_maps(pages, true);
+    }
 }
 
 static void a_child_has_the_pieces_of_its_parent(void **state)
@@ -235,6 +280,7 @@ int main(void)
         cmocka_unit_test(a_descriptor_that_may_not_write_gives_no_more_rights),
         cmocka_unit_test(a_fixed_request_replaces_what_it_covers),
         cmocka_unit_test(growing_a_piece_never_runs_into_its_neighbour),
+        cmocka_unit_test(a_piece_over_several_kernel_maps_moves_and_grows_as_one),
         cmocka_unit_test(a_child_has_the_pieces_of_its_parent),
         cmocka_unit_test(changes_to_a_part_are_undone_when_it_is_unmapped),
     };

@@ -136,6 +136,7 @@ struct mix {
 
 struct page {
     uint8_t live : 1, shared : 1, anonymous : 1, copied : 1, no_fork : 1;
+    uint8_t moved : 1; /* a copy that mremap moved: anonymous memory from then on, as documented */
     uint8_t writable : 1; /* as far as is known: a hint to the generator */
     int8_t file;
     uint32_t file_page;

@@ -108,7 +108,10 @@ struct moved {
     uint64_t count;
 };
 
-/* The pages at the new address: those that moved, and growth, which continues the last of them. */
+/*
+ * The pages at the new address: those that moved, and growth, which continues the last of them. Where
+ * the old range had a hole, the kernel leaves what is at the new address alone.
+ */
 static void moved_place(struct world *w, struct sym to, const struct moved *moved, uint64_t pages)
 {
     for (uint64_t i = 0; i < pages; i++) {
@@ -117,6 +120,9 @@ static void moved_place(struct world *w, struct sym to, const struct moved *move
             page.file_page += (uint32_t)(i - moved->count + 1);
         const struct sym sym = {to.region, 0, to.page + (int)i};
         const uint32_t vma = page.vma;
+        if (!page.live)
+            continue;
+        page.moved |= page.copied;
         model_map(w, sym, 1, &page);
         region_of(w, sym)->page[sym.page].vma = vma ^ 0x5bd1e995u * w->op;
     }

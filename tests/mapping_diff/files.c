@@ -195,13 +195,28 @@ static void mapped_line(void *context, char *line)
     }
 }
 
+/* Files of which a copy is live: the layer may keep an extent of them, the oracle has a snapshot. */
+static uint64_t files_copied(const struct world *w)
+{
+    uint64_t bits = 0;
+    for (uint32_t i = 0; i <= SLOTS; i++) {
+        const struct region *region = &w->regions[i];
+        for (uint32_t j = 0; region->live && j < region->pages; j++) {
+            const struct page *page = &region->page[j];
+            if (page->live && page->copied && page->file >= 0)
+                bits |= UINT64_C(1) << page->file;
+        }
+    }
+    return bits;
+}
+
 /* Bit n: file n is mapped by this process. A layer must not hold what the program does not. */
 uint64_t files_mapped(const struct world *w)
 {
     struct mapped mapped = {.bits = 0};
     snprintf(mapped.prefix, sizeof mapped.prefix, "%s/t%d.f", w->directory, w->number);
     lines_read("/proc/self/maps", mapped_line, &mapped);
-    return mapped.bits;
+    return mapped.bits & ~files_copied(w);
 }
 
 /*

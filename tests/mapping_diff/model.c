@@ -87,6 +87,11 @@ static bool is_copied(const struct page *p)
     return p->copied;
 }
 
+static bool is_moved(const struct page *p)
+{
+    return p->moved;
+}
+
 static bool is_anonymous(const struct page *p)
 {
     return p->anonymous;
@@ -223,6 +228,32 @@ static bool mremap_valid(const struct world *w, const struct op *op)
     return true;
 }
 
+/* Advice that tells private file mappings from anonymous memory. */
+static bool advice_tells_anonymous(int advice)
+{
+    switch (advice) {
+    case MADV_DONTNEED:
+    case MADV_FREE:
+    case MADV_REMOVE:
+    case MADV_WIPEONFORK:
+    case 24: /* DONTNEED_LOCKED */
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool madvise_valid(const struct world *w, const struct op *op)
+{
+    const uint64_t pages = pages_of(op->length);
+    /* what was freed lazily may go at any time, or not; for files it is an error */
+    if (op->flags == MADV_FREE && model_has(w, op->at, pages, is_anonymous))
+        return false;
+    if ((op->flags == 102 || op->flags == 103) && model_has(w, op->at, pages, is_copied))
+        return false;
+    return !advice_tells_anonymous(op->flags) || !model_has(w, op->at, pages, is_moved);
+}
+
 bool op_valid(const struct world *w, const struct op *op)
 {
     const struct region *r = region_of(w, op->at);
@@ -232,11 +263,7 @@ bool op_valid(const struct world *w, const struct op *op)
     case OP_MREMAP:
         return mremap_valid(w, op);
     case OP_MADVISE:
-        /* what was freed lazily may go at any time, or not; for files it is an error */
-        if (op->flags == MADV_FREE && model_has(w, op->at, pages_of(op->length), is_anonymous))
-            return false;
-        if ((op->flags == 102 || op->flags == 103) &&
-            model_has(w, op->at, pages_of(op->length), is_copied))
+        if (!madvise_valid(w, op))
             return false;
         __attribute__((fallthrough));
     case OP_MUNMAP:

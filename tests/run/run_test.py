@@ -74,7 +74,8 @@ class Run(unittest.TestCase):
             self.same("sh", "-c", f"echo out; echo err >&2; exit {status}")
 
     def test_wrong_usage_exits_with_2(self):
-        for arguments in ([], ["--linger=x", "true"], ["--nonsense", "true"], ["--max-copy=1X", "true"]):
+        for arguments in ([], ["--linger=x", "true"], ["--nonsense", "true"], ["--max-copy=1X", "true"],
+                          ["--promote=0", "true"]):
             run = command(MAPFOLD, "run", *arguments)
             self.assertEqual(run.returncode, 2, arguments)
             self.assertIn("mapfold run", run.stderr)
