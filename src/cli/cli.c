@@ -53,7 +53,7 @@ void cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, i
 {
     command_name = argv[0];
     const struct argp_child children[] = {{argp, 0, NULL, 0}, {0}};
-    struct argp whole = {help_options, parse_help, NULL, argp->doc, children, NULL, NULL};
+    struct argp whole = {help_options, parse_help, NULL, NULL, children, NULL, NULL};
     struct parse parse = {&whole, input};
     /* With its own error output off (argp_error included), argp would stay silent; with
      * ARGP_NO_EXIT it prints the message and a pointer to --help, and comes back. */

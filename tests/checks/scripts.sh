@@ -10,6 +10,8 @@ compiles() {
 for file in $(scripts/sources.sh '*.sh') .ci/run; do
     check "shellcheck finds nothing in $file" shellcheck --shell=sh -P tests/checks -x "$file"
 done
+check "shellcheck finds nothing in completions/mapfold" \
+    shellcheck --shell=bash completions/mapfold
 for file in $(scripts/sources.sh '*.py') scripts/test; do
     check "$file is Python" compiles "$file"
 done
