@@ -5,6 +5,7 @@
 #include "kernel/options.h"
 
 static const struct workload workloads[] = {
+    {"read1", work_read1},
     {"verify", work_verify},
 };
 
