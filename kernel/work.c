@@ -6,6 +6,7 @@
 
 static const struct workload workloads[] = {
     {"read1", work_read1},
+    {"zipf", work_zipf},
     {"verify", work_verify},
 };
 
