@@ -8,6 +8,7 @@ static const struct workload workloads[] = {
     {"read1", work_read1},
     {"zipf", work_zipf},
     {"verify", work_verify},
+    {"exhaust", work_exhaust},
 };
 
 const struct workload *work_find(const char *name)
