@@ -5,10 +5,8 @@
 #include "kernel/options.h"
 
 static const struct workload workloads[] = {
-    {"read1", work_read1},
-    {"zipf", work_zipf},
-    {"verify", work_verify},
-    {"exhaust", work_exhaust},
+    {"read1", work_read1},     {"zipf", work_zipf},         {"verify", work_verify},
+    {"exhaust", work_exhaust}, {"copyuser", work_copyuser},
 };
 
 const struct workload *work_find(const char *name)
