@@ -6,7 +6,7 @@
 
 static const struct workload workloads[] = {
     {"read1", work_read1},     {"zipf", work_zipf},         {"verify", work_verify},
-    {"exhaust", work_exhaust}, {"copyuser", work_copyuser},
+    {"exhaust", work_exhaust}, {"copyuser", work_copyuser}, {"space", work_space},
 };
 
 const struct workload *work_find(const char *name)
