@@ -161,6 +161,8 @@ static int fill_locked(struct pool *pool, struct pool_block *block, uint32_t slo
     } else {
         pool->counts.misses++;
         pin_locked(pool, block, slot);
+        /* The first pin is no second use: what is wanted once goes before what is wanted again. */
+        atomic_fetch_add_explicit(&pool->slots[slot].seen, 1, memory_order_relaxed);
         set_state_locked(pool, slot, POOL_LIVE);
     }
     end_transit_locked(pool);

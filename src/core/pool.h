@@ -70,7 +70,8 @@ struct pool_slot {
     _Atomic uintptr_t owner, index;
     uint32_t link;   /* list of empty or idle slots; under the lock */
     uint32_t before; /* the same, backwards, for idle ones */
-    uint32_t seen;   /* pins counted when the evictor last came by; the evictor's */
+    /* Pins counted when the evictor last came by, and the first of the translation: relaxed. */
+    _Atomic uint32_t seen;
     struct machine_slot machine;
 };
 

@@ -115,8 +115,9 @@ static uint32_t choose(struct pool *pool, uint32_t used, uint32_t steps, uint32_
                 pool_reap(pool, slots[i], true);
             if (state != POOL_LIVE || sum.pins[i] != sum.unpins[i])
                 continue;
-            const bool recent = slot->seen != sum.pins[i];
-            slot->seen = sum.pins[i];
+            const bool recent =
+                atomic_load_explicit(&slot->seen, memory_order_relaxed) != sum.pins[i];
+            atomic_store_explicit(&slot->seen, sum.pins[i], memory_order_relaxed);
             if (!(recent && spare_recent) && found < want)
                 pool->batch[found++] = slots[i];
         }

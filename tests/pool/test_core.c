@@ -334,6 +334,22 @@ static void what_was_used_lately_is_spared(void **state)
     end();
 }
 
+static void what_was_wanted_once_goes_before_what_was_wanted_again(void **state)
+{
+    (void)state;
+    begin(8, 4);
+    for (uintptr_t n = 1; n <= 8; n++)
+        unpin(0, pin(0, n));
+    unpin(0, pin(0, 2));
+    unpin(0, pin(0, 4));
+    unpin(0, pin(0, 9)); /* evicts four */
+    const unsigned locks = world.locks;
+    unpin(0, pin(0, 2));
+    unpin(0, pin(0, 4));
+    assert_int_equal(world.locks, locks);
+    end();
+}
+
 static void what_was_evicted_but_not_reused_is_revived(void **state)
 {
     (void)state;
@@ -711,6 +727,7 @@ int main(void)
         cmocka_unit_test(a_hit_on_a_closed_slot_backs_off_and_the_slot_is_reused),
         cmocka_unit_test(a_pin_under_the_lock_rescues_a_closed_slot),
         cmocka_unit_test(what_was_used_lately_is_spared),
+        cmocka_unit_test(what_was_wanted_once_goes_before_what_was_wanted_again),
         cmocka_unit_test(what_was_evicted_but_not_reused_is_revived),
         cmocka_unit_test(a_doomed_slot_goes_with_its_last_unpin),
         cmocka_unit_test(an_unpinned_slot_is_doomed_at_once_whether_live_or_idle),
