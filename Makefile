@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 # LTO by clang needs a linker of its own, so it is for gcc alone.
 LTO := $(if $(shell $(CC) --version 2>/dev/null | grep -i clang),false,true)
 
-.PHONY: build demo test bench format install clean
+.PHONY: build demo test bench format docs deb install clean
 
 build:
 	@scripts/install-deps.sh build
@@ -28,10 +28,20 @@ test:
 format:
 	clang-format-14 -i $$(scripts/sources.sh '*.c' '*.h')
 
+# The reference of the public functions, from the headers.
+docs:
+	@scripts/api.py $(BUILD)/docs/api.html
+	@echo "$(BUILD)/docs/api.html"
+
+# Debian packages, in build-deb/.
+deb:
+	@scripts/install-deps.sh deb
+	@scripts/deb.sh build-deb
+
 install: build
 	meson configure $(BUILD) -Dprefix=$(PREFIX)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD)
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 
 clean:
-	rm -rf $(BUILD) build-test
+	rm -rf $(BUILD) build-test build-deb

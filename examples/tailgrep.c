@@ -18,6 +18,9 @@
  * A log that is cut and has grown beyond its old length before anybody looks seems not to have been
  * cut; tail(1) is no wiser.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memmem, memrchr */
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>

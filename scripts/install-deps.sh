@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Installs what Debian 12 or Ubuntu 24.04 lacks to build and run mapfold, or says what that is.
-# Usage: install-deps.sh build|demo|test. Nothing is asked of the network when nothing is missing.
+# Usage: install-deps.sh build|demo|deb|test. Nothing is asked of the network when nothing is missing.
 set -eu
 
 purpose=${1:-}
@@ -71,8 +71,17 @@ need_demo() {
     need gnuplot-nox found gnuplot
 }
 
+need_deb() {
+    need_build
+    need debhelper found dh
+    need dpkg-dev found dpkg-buildpackage
+    need systemtap-sdt-dev header sys/sdt.h
+}
+
 need_test() {
     need_demo
+    need_deb
+    need lintian found lintian
     need g++ found g++
     need binutils found readelf
     need clang found clang
@@ -88,7 +97,6 @@ need_test() {
     need git found git
     need sqlite3 found sqlite3
     need perl found perl
-    need systemtap-sdt-dev header sys/sdt.h
     need bpftrace found bpftrace
     need redis-server found redis-server
     need lld found ld.lld
@@ -102,9 +110,10 @@ find_missing() {
     case $purpose in
     build) need_build ;;
     demo) need_demo ;;
+    deb) need_deb ;;
     test) need_test ;;
     *)
-        echo "usage: $0 build|demo|test" >&2
+        echo "usage: $0 build|demo|deb|test" >&2
         exit 2
         ;;
     esac

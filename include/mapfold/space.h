@@ -158,6 +158,7 @@ MF_PUBLIC int mf_space_find(const struct mf_space *space, uint64_t address, stru
  */
 MF_PUBLIC int mf_space_next(const struct mf_space *space, uint64_t address, struct mf_area *area);
 
+/* Fills in the figures; fragmentation is per mille. */
 MF_PUBLIC void mf_space_stats(const struct mf_space *space, struct mf_space_stats *stats);
 
 #ifdef __cplusplus

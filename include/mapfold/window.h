@@ -104,6 +104,7 @@ MF_PUBLIC int mf_pool_create(const struct mf_pool_limits *limits, size_t extent,
  */
 MF_PUBLIC int mf_pool_set_limits(struct mf_pool *pool, const struct mf_pool_limits *limits);
 
+/* Fills in the figures. Blocks for other threads in the pool's functions for a moment. */
 MF_PUBLIC void mf_pool_stats(struct mf_pool *pool, struct mf_pool_stats *stats);
 
 /*
@@ -210,6 +211,7 @@ MF_PUBLIC uint64_t mf_deadline_in(uint64_t nanoseconds);
  * -ENOMEM    the kernel refuses to map (vm.max_map_count, RLIMIT_AS) even after all idle extents
  *            were given up, and MF_MAY_COPY is not given or memory is out; or what all pools have
  *            pinned leaves no room under the limits of the process: for them nobody waits
+ * -EBADF     the descriptor that was given to mf_file_from_fd was closed
  * -EMFILE    no descriptor is free; else what open(2), mmap(2), fstat(2) or pread(2) says
  */
 MF_PUBLIC int mf_window_pin(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,

@@ -20,6 +20,16 @@ versioned() {
     ! awk '$2 != "A"' "$work/dynamic" | grep -v '@@MAPFOLD_[0-9.]*$'
 }
 
+# What programs were linked with must not go: a symbol leaves this file with the soname.
+symbols_agree() {
+    awk '$2 == "A" { print $3 "@" $3 } $2 != "A" { sub(/@@/, "@", $3); print $3 }' "$work/dynamic" |
+        sort >"$work/versions"
+    sed -n 's/^ \([^ ]*\) [0-9.]*$/\1/p' debian/libmapfold0.symbols | sort |
+        diff -u - "$work/versions" &&
+        grep -q "^$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p') " \
+            debian/libmapfold0.symbols
+}
+
 # The linker's own start files have such a section; the archive shows what is ours.
 no_constructors() {
     ! readelf -SW "$archive" | grep -E '\.(preinit_array|init_array|fini_array|ctors|dtors)'
@@ -45,6 +55,8 @@ check "the shared library exports what libmapfold.map lists, and nothing else" \
 check "the headers declare public what libmapfold.map lists, and nothing else" \
     diff -u "$work/listed" "$work/declared"
 check "every exported symbol has a version" versioned
+check "the package's symbols file lists what the library exports, under the same version" \
+    symbols_agree
 check "the static library shows what the shared one exports, and nothing else" \
     diff -u "$work/listed" "$work/shown"
 check "the library has no constructor or destructor" no_constructors

@@ -171,6 +171,12 @@ class Examples(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertEqual(result.stdout, "300000 lines in 2100008 bytes\nread: 0 to 2100008\n")
 
+    def test_forkcost_tells_what_a_fork_costs(self):
+        result = subprocess.run([sys.executable, os.path.join(EXAMPLES, "forkcost.py"), "100"],
+                                capture_output=True, text=True, timeout=SECONDS, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(result.stdout, r"^100 maps: fork, exit and wait \d+\.\d\d ms\n$")
+
     def test_windows_py_tells_an_error_by_its_name(self):
         result = subprocess.run([sys.executable, os.path.join(EXAMPLES, "windows.py"), self.log,
                                  os.path.join(BUILD, "libmapfold.so")], capture_output=True,
