@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sqlite: one database, read by SQLite's own VFS and by the VFS `mapfold`, with the same page cache.
+ *
+ * Each system runs in processes of its own, ROUNDS times in turn, and its row is the median round:
+ * the machine's moods hit all alike. Every thread has a connection. Before it is timed each system
+ * has read all of the table, so that what it keeps mapped is mapped. Reads are made in transactions
+ * of a batch, since taking and giving up SQLite's locks costs the same for all.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "cli/cli.h"
+#include "in_child.h"
+#include "sqlite_file.h"
+
+enum { ROUNDS = 5, THREADS = 2, BATCH = 512, FULL_ROWS = 5000000, QUICK_ROWS = 200000 };
+
+struct system {
+    const char *name;
+    const char *parameters; /* of the URI */
+    const char *mmap_size;
+    bool mapfold;
+};
+
+/* SQLite's own limit of mapped bytes is 2 GiB less 64 KiB by default. */
+static const struct system all_systems[] = {
+    {"read", "", "0", false},
+    {"mmap", "", "2147418112", false},
+    {"mapfold", "&vfs=mapfold&mapfold_faults=1&mapfold_budget=4G", "1099511627776", true},
+    {"mapfold-64M", "&vfs=mapfold&mapfold_faults=1&mapfold_budget=64M", "1099511627776", true},
+};
+enum { SYSTEMS = sizeof(all_systems) / sizeof(*all_systems) };
+
+static const char *const systems[] = {"read", "mmap", "mapfold", "mapfold-64M", NULL};
+
+struct reader;
+
+struct part {
+    const char *name;
+    const char *title;
+    const char *sql;
+    uint64_t ops, quick;
+    int (*run)(void *reader, size_t first, size_t count);
+};
+
+struct run {
+    struct bench *bench;
+    const struct part *part;
+    const struct system *system;
+    const struct sqlite_file *file;
+    unsigned threads;
+};
+
+/* --- one thread's work --------------------------------------------------------------------- */
+
+struct reader {
+    const struct run *run;
+    sqlite3 *db;
+    sqlite3_stmt *statement;
+    uint64_t seed;
+    uint64_t next; /* scan: the id that comes next */
+    pthread_barrier_t *start;
+    pthread_t thread;
+    struct bench_time time;
+};
+
+/* The row that is there must be the row of that id: a wrong page would be noticed. */
+static int check_row(const struct reader *reader, uint64_t id)
+{
+    const void *x = sqlite3_column_blob(reader->statement, 0);
+    return x && sqlite3_column_bytes(reader->statement, 0) == SQLITE_FILE_ROW &&
+                   memcmp(x, &id, sizeof(id)) == 0
+               ? 0
+               : -EILSEQ;
+}
+
+static int point_run(void *state, size_t first, size_t count)
+{
+    struct reader *reader = state;
+    (void)first;
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t id = 1 + bench_random(&reader->seed) % reader->run->file->rows;
+        sqlite3_bind_int64(reader->statement, 1, (sqlite3_int64)id);
+        if (sqlite3_step(reader->statement) != SQLITE_ROW || check_row(reader, id))
+            return -EILSEQ;
+        sqlite3_reset(reader->statement);
+    }
+    return 0;
+}
+
+static int scan_run(void *state, size_t first, size_t count)
+{
+    struct reader *reader = state;
+    (void)first;
+    for (size_t i = 0; i < count; i++) {
+        int result = sqlite3_step(reader->statement);
+        if (result == SQLITE_DONE && reader->next == reader->run->file->rows + 1) {
+            reader->next = 1;
+            result = sqlite3_step(reader->statement);
+        }
+        if (result != SQLITE_ROW || check_row(reader, reader->next++))
+            return -EILSEQ;
+    }
+    return 0;
+}
+
+static int begin(void *state, size_t count)
+{
+    const struct reader *reader = state;
+    (void)count;
+    return sqlite3_exec(reader->db, "BEGIN", NULL, NULL, NULL) == SQLITE_OK ? 0 : -EIO;
+}
+
+static int commit(void *state, size_t count)
+{
+    const struct reader *reader = state;
+    (void)count;
+    return sqlite3_exec(reader->db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK ? 0 : -EIO;
+}
+
+static const struct part all_parts[] = {
+    {"sqlite.point", "one row by its id, at random", "SELECT x FROM t WHERE id=?", 400000, 20000,
+     point_run},
+    {"sqlite.scan", "all rows in turn; an operation is a row", "SELECT x FROM t", 4000000, 200000,
+     scan_run},
+};
+enum { PARTS = sizeof(all_parts) / sizeof(*all_parts) };
+
+static const char *const parts[] = {"sqlite.point", "sqlite.scan", NULL};
+
+/* --- a process for one system -------------------------------------------------------------- */
+
+static int load_extension(const struct run *run)
+{
+    char path[4096];
+    char *error = NULL;
+    sqlite3 *db = NULL;
+    if (!cli_library("src/sqlite/libmapfold_sqlite.so", MAPFOLD_SQLITE_LIBRARY, path,
+                     sizeof(path))) {
+        cli_error("cannot find SQLite's extension %s: %s; is mapfold installed?", path,
+                  strerror(errno));
+        return -1;
+    }
+    int status = -1;
+    if (sqlite3_open(":memory:", &db) != SQLITE_OK)
+        sqlite_file_error(run->file, db, "open a database to load the extension for");
+    else if (sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1, NULL) != SQLITE_OK ||
+             sqlite3_load_extension(db, path, NULL, &error) != SQLITE_OK)
+        cli_error("cannot load %s into SQLite %s: %s", path, sqlite3_libversion(),
+                  error ? error : "it loads no extensions");
+    else
+        status = 0;
+    sqlite3_free(error);
+    sqlite3_close(db);
+    return status;
+}
+
+static int reader_open(struct reader *reader, const struct run *run, unsigned number)
+{
+    char uri[3400];
+    char pragmas[200];
+    reader->run = run;
+    reader->seed = 7001 + number;
+    reader->next = 1;
+    snprintf(uri, sizeof(uri), "file:%s?mode=ro%s", run->file->path, run->system->parameters);
+    snprintf(pragmas, sizeof(pragmas),
+             "PRAGMA mmap_size=%s; PRAGMA cache_size=-2000; SELECT max(length(x)) FROM t",
+             run->system->mmap_size);
+    if (sqlite3_open_v2(uri, &reader->db,
+                        SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX,
+                        NULL) != SQLITE_OK)
+        return sqlite_file_error(run->file, reader->db, "open");
+    if (sqlite3_exec(reader->db, pragmas, NULL, NULL, NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(reader->db, run->part->sql, -1, &reader->statement, NULL) != SQLITE_OK)
+        return sqlite_file_error(run->file, reader->db, "read");
+    return 0;
+}
+
+static void *work(void *argument)
+{
+    struct reader *reader = argument;
+    const struct run *run = reader->run;
+    /* A scan stays one statement over all batches, and so one transaction. */
+    const bool whole = run->part->run == scan_run;
+    const struct bench_series series = {whole ? NULL : begin, run->part->run, whole ? NULL : commit,
+                                        BATCH, false};
+    const uint64_t ops = run->bench->quick ? run->part->quick : run->part->ops;
+    pthread_barrier_wait(reader->start);
+    bench_measure(&series, reader, ops, bench_now() + (uint64_t)(run->bench->seconds * 1e9),
+                  &reader->time);
+    return NULL;
+}
+
+static int hand_over(const struct run *run, struct reader *readers, struct child_rows *rows)
+{
+    struct bench_row row = {.workload = run->part->name,
+                            .system = run->system->name,
+                            .n = run->file->rows,
+                            .threads = run->threads,
+                            .kernel_maps = bench_kernel_maps()};
+    for (unsigned i = 0; i < run->threads; i++) {
+        const struct bench_time *time = &readers[i].time;
+        if (time->error && time->error != -ETIME) {
+            sqlite_file_error(run->file, readers[i].db,
+                              time->error == -EILSEQ ? "find the right row in" : "read");
+            return CLI_FAILURE;
+        }
+        row.ops += time->ops;
+        row.ns_per_op += time->ns_per_op / run->threads;
+        row.p50_ns = time->p50_ns;
+        row.p99_ns = time->p99_ns;
+        if (time->error)
+            snprintf(row.note, sizeof(row.note), "stopped after %" PRIu64 " operations",
+                     time->done);
+    }
+    child_row(rows, &row);
+    return CLI_OK;
+}
+
+static int job(struct bench *bench, const void *argument, struct child_rows *rows)
+{
+    struct run run = *(const struct run *)argument;
+    static struct reader readers[THREADS];
+    pthread_barrier_t start;
+    run.bench = bench;
+    pthread_barrier_init(&start, NULL, run.threads);
+    if (run.system->mapfold && load_extension(&run))
+        return CLI_FAILURE;
+    for (unsigned i = 0; i < run.threads; i++) {
+        readers[i].start = &start;
+        if (reader_open(&readers[i], &run, i))
+            return CLI_FAILURE;
+    }
+    for (unsigned i = 1; i < run.threads; i++) {
+        const int error = pthread_create(&readers[i].thread, NULL, work, &readers[i]);
+        if (error) {
+            cli_error("cannot start a thread: %s", strerror(error));
+            return CLI_FAILURE;
+        }
+    }
+    work(&readers[0]);
+    for (unsigned i = 1; i < run.threads; i++)
+        pthread_join(readers[i].thread, NULL);
+    const int status = hand_over(&run, readers, rows);
+    for (unsigned i = 0; i < run.threads; i++) {
+        sqlite3_finalize(readers[i].statement);
+        sqlite3_close(readers[i].db);
+    }
+    return status;
+}
+
+/* --- rounds -------------------------------------------------------------------------------- */
+
+static int by_time(const void *a, const void *b)
+{
+    const double x = ((const struct bench_row *)a)->ns_per_op;
+    const double y = ((const struct bench_row *)b)->ns_per_op;
+    return (x > y) - (x < y);
+}
+
+/* All systems in turn, ROUNDS times; then the row of each. */
+static int run_part(struct bench *bench, const struct sqlite_file *file, const struct part *part,
+                    unsigned threads)
+{
+    struct bench_row taken[SYSTEMS][ROUNDS];
+    const int rounds = bench->quick ? 1 : ROUNDS;
+    for (int round = 0; round < rounds; round++) {
+        for (size_t s = 0; s < SYSTEMS; s++) {
+            const struct system *system = &all_systems[s];
+            if (!bench_wants(bench, system->name))
+                continue;
+            const struct run run = {NULL, part, system, file, threads};
+            const struct bench_row named = {.workload = part->name,
+                                            .system = system->name,
+                                            .n = file->rows,
+                                            .threads = threads};
+            struct bench round_of = *bench; /* its rows are not the run's */
+            round_of.json = false;
+            round_of.rows = NULL;
+            round_of.row_count = 0;
+            bench_progress(bench, "%s %s, threads: %u, round %d of %d", part->name, system->name,
+                           threads, round + 1, rounds);
+            const int status = run_in_child(&round_of, &named, job, &run);
+            if (status == CLI_OK)
+                taken[s][round] = round_of.rows[0];
+            free(round_of.rows);
+            if (status != CLI_OK)
+                return status;
+        }
+    }
+    for (size_t s = 0; s < SYSTEMS; s++) {
+        if (!bench_wants(bench, all_systems[s].name))
+            continue;
+        qsort(taken[s], (size_t)rounds, sizeof(taken[s][0]), by_time);
+        bench_report(bench, &taken[s][rounds / 2]);
+    }
+    return CLI_OK;
+}
+
+static int run_size(struct bench *bench, uint64_t rows)
+{
+    struct sqlite_file file;
+    if (sqlite_file_make(bench, rows, &file))
+        return CLI_FAILURE;
+    int status = CLI_OK;
+    for (size_t p = 0; p < PARTS; p++) {
+        if (!bench_wants_part(bench, all_parts[p].name))
+            continue;
+        for (unsigned threads = 1; threads <= THREADS && status == CLI_OK; threads++)
+            status = run_part(bench, &file, &all_parts[p], threads);
+    }
+    sqlite_file_remove(&file);
+    return status;
+}
+
+static int run(struct bench *bench)
+{
+    const uint64_t size = bench->quick ? QUICK_ROWS : FULL_ROWS;
+    bool any = false;
+    for (size_t s = 0; s < SYSTEMS; s++)
+        any = any || bench_wants(bench, all_systems[s].name);
+    if (!any)
+        return CLI_OK;
+    int status = bench->sizes[0] ? CLI_OK : run_size(bench, size);
+    for (const uint64_t *n = bench->sizes; *n && status == CLI_OK; n++)
+        status = run_size(bench, *n);
+    return status;
+}
+
+/* --- what the rows say --------------------------------------------------------------------- */
+
+static const struct bench_row *row_like(const struct bench *bench, const struct bench_row *like,
+                                        const char *system)
+{
+    for (size_t i = 0; i < bench->row_count; i++) {
+        const struct bench_row *row = &bench->rows[i];
+        if (row->n == like->n && row->threads == like->threads &&
+            strcmp(row->workload, like->workload) == 0 && strcmp(row->system, system) == 0)
+            return row;
+    }
+    return NULL;
+}
+
+static void print_speed(FILE *out, const struct bench_row *rival, const struct bench_row *row)
+{
+    if (rival && rival->ops && row->ops && rival != row)
+        fprintf(out, " %9.2f", rival->ns_per_op / row->ns_per_op);
+    else
+        fprintf(out, " %9s", "-");
+}
+
+static void print_part(const struct bench *bench, FILE *out, const struct part *part)
+{
+    bool any = false;
+    for (size_t i = 0; i < bench->row_count; i++) {
+        const struct bench_row *row = &bench->rows[i];
+        if (strcmp(row->workload, part->name) != 0)
+            continue;
+        if (!any)
+            fprintf(out, "%s: %s\n  %9s %7s  %-11s %9s %9s %9s %9s %9s %7s\n", part->name,
+                    part->title, "rows", "threads", "system", "ns/op", "p50", "p99", "x read",
+                    "x mmap", "maps");
+        any = true;
+        fprintf(out, "  %9" PRIu64 " %7u  %-11s", row->n, row->threads, row->system);
+        if (row->ops) {
+            fprintf(out, " %9.1f %9.0f %9.0f", row->ns_per_op, row->p50_ns, row->p99_ns);
+            print_speed(out, row_like(bench, row, "read"), row);
+            print_speed(out, row_like(bench, row, "mmap"), row);
+            fprintf(out, " %7" PRIu64, row->kernel_maps);
+        }
+        fprintf(out, "%s%s\n", row->note[0] ? " " : "", row->note);
+    }
+    if (any)
+        fputc('\n', out);
+}
+
+static void print(const struct bench *bench, FILE *out)
+{
+    fputs(
+        "One database in SQLite, cache_size -2000, by its own VFS (read: no mmap; mmap: all of "
+        "it mapped)\nand by the VFS mapfold with a budget of 4 GiB and of 64 MiB. x read, x mmap: "
+        "their ns/op divided\nby the row's.\n\n",
+        out);
+    for (size_t p = 0; p < PARTS; p++)
+        print_part(bench, out, &all_parts[p]);
+}
+
+static void plot(const struct bench *bench, FILE *script)
+{
+    fputs("set multiplot layout 1,2 title 'mapfold bench sqlite: one thread'\n", script);
+    for (size_t p = 0; p < PARTS; p++)
+        plot_bars(bench, script, all_parts[p].name, all_parts[p].title);
+    fputs("unset multiplot\n", script);
+}
+
+const struct bench_workload bench_sqlite = {
+    .name = "sqlite",
+    .help = "a database read by SQLite's own VFS and by the VFS mapfold",
+    .systems = systems,
+    .parts = parts,
+    .run = run,
+    .print = print,
+    .plot = plot,
+};
