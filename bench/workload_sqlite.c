@@ -2,10 +2,10 @@
 /*
  * sqlite: one database, read by SQLite's own VFS and by the VFS `mapfold`, with the same page cache.
  *
- * Each system runs in processes of its own, ROUNDS times in turn, and its row is the median round:
- * the machine's moods hit all alike. Every thread has a connection. Before it is timed each system
- * has read all of the table, so that what it keeps mapped is mapped. Reads are made in transactions
- * of a batch, since taking and giving up SQLite's locks costs the same for all.
+ * The systems take turns (turns.h), and a row is the median slice. Every thread has a connection.
+ * Before it is timed each system has read all of the table, so that what it keeps mapped is mapped.
+ * Points are read in transactions of a batch, since taking and giving up SQLite's locks costs the
+ * same for all. All slices of a scan are one scan.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,10 +16,10 @@
 
 #include "bench.h"
 #include "cli/cli.h"
-#include "in_child.h"
 #include "sqlite_file.h"
+#include "turns.h"
 
-enum { ROUNDS = 5, THREADS = 2, BATCH = 512, FULL_ROWS = 5000000, QUICK_ROWS = 200000 };
+enum { ROUNDS = 25, THREADS = 2, BATCH = 512, FULL_ROWS = 5000000, QUICK_ROWS = 200000 };
 
 struct system {
     const char *name;
@@ -39,13 +39,11 @@ enum { SYSTEMS = sizeof(all_systems) / sizeof(*all_systems) };
 
 static const char *const systems[] = {"read", "mmap", "mapfold", "mapfold-64M", NULL};
 
-struct reader;
-
 struct part {
     const char *name;
     const char *title;
     const char *sql;
-    uint64_t ops, quick;
+    uint64_t ops; /* of a slice; 0: its share of all rows */
     int (*run)(void *reader, size_t first, size_t count);
 };
 
@@ -55,19 +53,26 @@ struct run {
     const struct system *system;
     const struct sqlite_file *file;
     unsigned threads;
+    uint64_t ops; /* of a slice, for each thread */
 };
 
 /* --- one thread's work --------------------------------------------------------------------- */
 
 struct reader {
+    struct process *process;
     const struct run *run;
     sqlite3 *db;
     sqlite3_stmt *statement;
     uint64_t seed;
     uint64_t next; /* scan: the id that comes next */
-    pthread_barrier_t *start;
     pthread_t thread;
     struct bench_time time;
+};
+
+struct process {
+    struct run run;
+    pthread_barrier_t start;
+    struct reader readers[THREADS];
 };
 
 /* The row that is there must be the row of that id: a wrong page would be noticed. */
@@ -125,10 +130,9 @@ static int commit(void *state, size_t count)
 }
 
 static const struct part all_parts[] = {
-    {"sqlite.point", "one row by its id, at random", "SELECT x FROM t WHERE id=?", 400000, 20000,
+    {"sqlite.point", "one row by its id, at random", "SELECT x FROM t WHERE id=?", 20000,
      point_run},
-    {"sqlite.scan", "all rows in turn; an operation is a row", "SELECT x FROM t", 4000000, 200000,
-     scan_run},
+    {"sqlite.scan", "all rows in turn; an operation is a row", "SELECT x FROM t", 0, scan_run},
 };
 enum { PARTS = sizeof(all_parts) / sizeof(*all_parts) };
 
@@ -161,10 +165,13 @@ static int load_extension(const struct run *run)
     return status;
 }
 
-static int reader_open(struct reader *reader, const struct run *run, unsigned number)
+static int reader_open(struct process *process, unsigned number)
 {
+    const struct run *run = &process->run;
+    struct reader *reader = &process->readers[number];
     char uri[3400];
     char pragmas[200];
+    reader->process = process;
     reader->run = run;
     reader->seed = 7001 + number;
     reader->next = 1;
@@ -186,121 +193,98 @@ static void *work(void *argument)
 {
     struct reader *reader = argument;
     const struct run *run = reader->run;
-    /* A scan stays one statement over all batches, and so one transaction. */
+    /* A scan stays one statement over all slices, and so one transaction. */
     const bool whole = run->part->run == scan_run;
     const struct bench_series series = {whole ? NULL : begin, run->part->run, whole ? NULL : commit,
                                         BATCH, false};
-    const uint64_t ops = run->bench->quick ? run->part->quick : run->part->ops;
-    pthread_barrier_wait(reader->start);
-    bench_measure(&series, reader, ops, bench_now() + (uint64_t)(run->bench->seconds * 1e9),
+    pthread_barrier_wait(&reader->process->start);
+    bench_measure(&series, reader, run->ops, bench_now() + (uint64_t)(run->bench->seconds * 1e9),
                   &reader->time);
     return NULL;
 }
 
-static int hand_over(const struct run *run, struct reader *readers, struct child_rows *rows)
+static int process_begin(struct bench *bench, const void *argument, void **state)
 {
-    struct bench_row row = {.workload = run->part->name,
-                            .system = run->system->name,
-                            .n = run->file->rows,
-                            .threads = run->threads,
-                            .kernel_maps = bench_kernel_maps()};
-    for (unsigned i = 0; i < run->threads; i++) {
-        const struct bench_time *time = &readers[i].time;
-        if (time->error && time->error != -ETIME) {
-            sqlite_file_error(run->file, readers[i].db,
-                              time->error == -EILSEQ ? "find the right row in" : "read");
+    static struct process process;
+    process.run = *(const struct run *)argument;
+    process.run.bench = bench;
+    pthread_barrier_init(&process.start, NULL, process.run.threads);
+    if (process.run.system->mapfold && load_extension(&process.run))
+        return CLI_FAILURE;
+    for (unsigned i = 0; i < process.run.threads; i++) {
+        if (reader_open(&process, i))
             return CLI_FAILURE;
-        }
-        row.ops += time->ops;
-        row.ns_per_op += time->ns_per_op / run->threads;
-        row.p50_ns = time->p50_ns;
-        row.p99_ns = time->p99_ns;
-        if (time->error)
-            snprintf(row.note, sizeof(row.note), "stopped after %" PRIu64 " operations",
-                     time->done);
     }
-    child_row(rows, &row);
+    *state = &process;
     return CLI_OK;
 }
 
-static int job(struct bench *bench, const void *argument, struct child_rows *rows)
+/* The mean of the threads, each by its own CPU time; the percentiles are the first's. */
+static int make_row(struct process *process, struct bench_row *row)
 {
-    struct run run = *(const struct run *)argument;
-    static struct reader readers[THREADS];
-    pthread_barrier_t start;
-    run.bench = bench;
-    pthread_barrier_init(&start, NULL, run.threads);
-    if (run.system->mapfold && load_extension(&run))
-        return CLI_FAILURE;
-    for (unsigned i = 0; i < run.threads; i++) {
-        readers[i].start = &start;
-        if (reader_open(&readers[i], &run, i))
+    const struct run *run = &process->run;
+    *row = (struct bench_row){.workload = run->part->name,
+                              .system = run->system->name,
+                              .n = run->file->rows,
+                              .threads = run->threads,
+                              .kernel_maps = bench_kernel_maps(),
+                              .p50_ns = process->readers[0].time.p50_ns,
+                              .p99_ns = process->readers[0].time.p99_ns};
+    for (unsigned i = 0; i < run->threads; i++) {
+        const struct bench_time *time = &process->readers[i].time;
+        if (time->error && time->error != -ETIME) {
+            sqlite_file_error(run->file, process->readers[i].db,
+                              time->error == -EILSEQ ? "find the right row in" : "read");
             return CLI_FAILURE;
+        }
+        row->ops += time->ops;
+        row->ns_per_op += time->ns_per_op / run->threads;
+        if (time->error)
+            snprintf(row->note, sizeof(row->note), "stopped after %" PRIu64 " operations",
+                     time->done);
     }
-    for (unsigned i = 1; i < run.threads; i++) {
-        const int error = pthread_create(&readers[i].thread, NULL, work, &readers[i]);
+    return CLI_OK;
+}
+
+static int process_slice(void *state, struct bench_row *row)
+{
+    struct process *process = state;
+    for (unsigned i = 1; i < process->run.threads; i++) {
+        struct reader *reader = &process->readers[i];
+        const int error = pthread_create(&reader->thread, NULL, work, reader);
         if (error) {
             cli_error("cannot start a thread: %s", strerror(error));
             return CLI_FAILURE;
         }
     }
-    work(&readers[0]);
-    for (unsigned i = 1; i < run.threads; i++)
-        pthread_join(readers[i].thread, NULL);
-    const int status = hand_over(&run, readers, rows);
-    for (unsigned i = 0; i < run.threads; i++) {
-        sqlite3_finalize(readers[i].statement);
-        sqlite3_close(readers[i].db);
-    }
-    return status;
+    work(&process->readers[0]);
+    for (unsigned i = 1; i < process->run.threads; i++)
+        pthread_join(process->readers[i].thread, NULL);
+    return make_row(process, row);
 }
 
-/* --- rounds -------------------------------------------------------------------------------- */
+/* --- the order of a run -------------------------------------------------------------------- */
 
-static int by_time(const void *a, const void *b)
-{
-    const double x = ((const struct bench_row *)a)->ns_per_op;
-    const double y = ((const struct bench_row *)b)->ns_per_op;
-    return (x > y) - (x < y);
-}
-
-/* All systems in turn, ROUNDS times; then the row of each. */
 static int run_part(struct bench *bench, const struct sqlite_file *file, const struct part *part,
                     unsigned threads)
 {
-    struct bench_row taken[SYSTEMS][ROUNDS];
-    const int rounds = bench->quick ? 1 : ROUNDS;
-    for (int round = 0; round < rounds; round++) {
-        for (size_t s = 0; s < SYSTEMS; s++) {
-            const struct system *system = &all_systems[s];
-            if (!bench_wants(bench, system->name))
-                continue;
-            const struct run run = {NULL, part, system, file, threads};
-            const struct bench_row named = {.workload = part->name,
-                                            .system = system->name,
-                                            .n = file->rows,
-                                            .threads = threads};
-            struct bench round_of = *bench; /* its rows are not the run's */
-            round_of.json = false;
-            round_of.rows = NULL;
-            round_of.row_count = 0;
-            bench_progress(bench, "%s %s, threads: %u, round %d of %d", part->name, system->name,
-                           threads, round + 1, rounds);
-            const int status = run_in_child(&round_of, &named, job, &run);
-            if (status == CLI_OK)
-                taken[s][round] = round_of.rows[0];
-            free(round_of.rows);
-            if (status != CLI_OK)
-                return status;
-        }
-    }
+    const struct turns turns = {process_begin, process_slice, bench->quick ? 3 : ROUNDS};
+    const uint64_t ops = part->ops ? part->ops : file->rows / ROUNDS + 1;
+    struct run runs[SYSTEMS];
+    struct turns_system wanted[SYSTEMS];
+    size_t count = 0;
     for (size_t s = 0; s < SYSTEMS; s++) {
-        if (!bench_wants(bench, all_systems[s].name))
+        const struct system *system = &all_systems[s];
+        if (!bench_wants(bench, system->name))
             continue;
-        qsort(taken[s], (size_t)rounds, sizeof(taken[s][0]), by_time);
-        bench_report(bench, &taken[s][rounds / 2]);
+        runs[count] = (struct run){NULL, part, system, file, threads, ops};
+        wanted[count].argument = &runs[count];
+        wanted[count].named = (struct bench_row){
+            .workload = part->name, .system = system->name, .n = file->rows, .threads = threads};
+        count++;
     }
-    return CLI_OK;
+    bench_progress(bench, "%s, threads: %u", part->name, threads);
+    return turns_run(bench, &turns, wanted, count);
 }
 
 static int run_size(struct bench *bench, uint64_t rows)

@@ -19,12 +19,12 @@
 
 #define BUDGET_DEFAULT (UINT64_C(256) << 20)
 
+#define BUDGET_LARGE (UINT64_C(1) << 30)
+
 enum {
-    EXTENT_MIN = 16 << 10,
-    EXTENT_SMALL =
-        64 << 10,         /* what the kernel maps at one fault; less only if the budget is tiny */
-    EXTENT_MAX = 2 << 20, /* more only if kernel maps would run out */
-    MAPS_SPARE = 64,      /* for what the SIGBUS handler puts in the place of lost pages */
+    EXTENT_MIN = 16 << 10,   /* less would be all edges: fetch.c reads an extent's last page */
+    EXTENT_SMALL = 64 << 10, /* what the kernel maps at one fault */
+    MAPS_SPARE = 64,         /* for what the SIGBUS handler puts in the place of lost pages */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -39,18 +39,18 @@ static uint64_t power_below(uint64_t value)
     return UINT64_C(1) << (63 - __builtin_clzll(value));
 }
 
-/* Small extents fit more of what is hot into a budget; a thousand of them are enough. */
+/*
+ * Into a small budget small extents fit more of what is hot: a thousand. A large one mostly holds
+ * all there is, and 256 extents keep the pool's own tables in the processor's cache.
+ */
 static uint64_t choose_extent(uint64_t budget)
 {
-    uint64_t extent = power_below(budget / 1024 | 1);
-    if (extent < EXTENT_SMALL)
-        extent = power_below(budget / 8) < EXTENT_SMALL ? power_below(budget / 8) : EXTENT_SMALL;
-    if (extent < EXTENT_MIN)
-        extent = EXTENT_MIN;
-    if (extent > EXTENT_MAX)
-        extent =
-            power_below(budget / 32768) > EXTENT_MAX ? power_below(budget / 32768) : EXTENT_MAX;
-    return extent;
+    if (budget >= BUDGET_LARGE)
+        return power_below(budget / 256);
+    if (budget >= UINT64_C(1024) * EXTENT_SMALL)
+        return power_below(budget / 1024);
+    const uint64_t eighth = power_below(budget / 8);
+    return eighth > EXTENT_SMALL ? EXTENT_SMALL : eighth < EXTENT_MIN ? EXTENT_MIN : eighth;
 }
 
 static int take_pool_locked(uint64_t budget)
@@ -199,4 +199,12 @@ void database_stats(struct mf_pool_stats *stats)
     if (pool)
         mf_pool_stats(pool, stats);
     pthread_mutex_unlock(&mutex);
+}
+
+/* The pool stays as long as a database is open, and its budget as it is: no lock. */
+bool database_has_room(const struct database *database)
+{
+    struct mf_pool_stats stats;
+    mf_pool_stats(pool, &stats);
+    return stats.bytes_mapped + (UINT64_C(1) << database->shift) <= pool_budget;
 }

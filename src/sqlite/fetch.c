@@ -5,10 +5,8 @@
  * holds are found by the extent's number.
  *
  * Not every page is handed out; SQLite then reads it, which is always right:
- *  - A page's extent is mapped when it is wanted for the second time within about GHOSTS wishes for
- *    extents that are not mapped. Where the budget holds the database, all of it is mapped soon;
- *    where it does not, reading a page costs less than mapping its extent for one, and what is
- *    wanted again and again (the upper pages of trees, and the next pages of a scan) gets the room.
+ *  - While the budget has room, an extent is mapped when a page of it is wanted. When it is full,
+ *    admission.c says which are worth another's going; pages of the rest are read.
  *  - After a damaged page SQLite may read OVERREAD bytes, which must be there: neither the last
  *    page of an extent nor that of the file is handed out. (SQLite's own VFS keeps such a distance.)
  *  - Nothing waits: when all of the budget is pinned, pages are read.
@@ -27,8 +25,8 @@
 enum {
     OVERREAD = 256, /* bytes */
     BUCKETS = 64,
-    GHOSTS = 256,
-    LOOKED_AT = 8, /* holds, newest first, that a fetch looks at for lost pages; xRead: all */
+    ROOM_EVERY = 4096, /* misses under a full budget, until it is looked at again */
+    LOOKED_AT = 8,     /* holds, newest first, that a fetch looks at for lost pages; xRead: all */
 };
 
 struct hold {
@@ -46,8 +44,9 @@ struct fetcher {
     struct hold *newest; /* all holds, by next */
     struct hold *spare;  /* by next */
     struct hold *buckets[BUCKETS];
-    uint64_t ghosts[GHOSTS]; /* extent + 1 */
-    uint64_t fetched, read;  /* pages */
+    uint64_t last;          /* extent + 1: the one last wanted, when the budget was full */
+    uint32_t full;          /* misses for which it is taken to be full */
+    uint64_t fetched, read; /* pages */
     uint64_t windows;
 };
 
@@ -129,15 +128,41 @@ int64_t fetcher_limit(struct fetcher *fetcher, int64_t limit)
     return old;
 }
 
-/* Whether an extent that is not mapped is wanted for the second time. */
-static bool is_wanted_again(struct fetcher *fetcher, uint64_t extent)
+static bool has_room(struct fetcher *fetcher)
 {
-    const uint64_t hash = extent * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-    uint64_t *ghost = &fetcher->ghosts[hash % GHOSTS];
-    if (*ghost == extent + 1)
+    if (fetcher->full) {
+        fetcher->full--;
+        return false;
+    }
+    if (database_has_room(fetcher->database))
         return true;
-    *ghost = extent + 1;
+    fetcher->full = ROOM_EVERY;
     return false;
+}
+
+static uint64_t extents_of(const struct fetcher *fetcher)
+{
+    return ((fetcher->size - 1) >> fetcher->database->shift) + 1;
+}
+
+/* Whether to map an extent that is not mapped. Pages wanted one after the other, as by a scan, are
+ * one wish for their extent. */
+static bool is_worth(struct fetcher *fetcher, uint64_t extent)
+{
+    if (has_room(fetcher))
+        return true;
+    if (fetcher->last == extent + 1)
+        return false;
+    fetcher->last = extent + 1;
+    return admission_wish(&fetcher->database->admission, extent, extents_of(fetcher));
+}
+
+static void count_hit(struct fetcher *fetcher, uint64_t extent)
+{
+    if (!fetcher->full || fetcher->last == extent + 1)
+        return;
+    fetcher->last = extent + 1;
+    admission_hit(&fetcher->database->admission, extent, extents_of(fetcher));
 }
 
 /* 0; -EAGAIN: read it; -EIO. */
@@ -148,7 +173,9 @@ static int pin(struct fetcher *fetcher, uint64_t extent, struct mf_window *windo
     const uint64_t left = fetcher->size - start;
     const size_t length = left < whole ? left : whole;
     int err = mf_window_pin(database->file, start, length, MF_IF_MAPPED, MF_NOWAIT, window);
-    if (err == -EAGAIN && is_wanted_again(fetcher, extent))
+    if (!err)
+        count_hit(fetcher, extent);
+    else if (err == -EAGAIN && is_worth(fetcher, extent))
         err = mf_window_pin(database->file, start, length, 0, MF_NOWAIT, window);
     if (!err && window->flags & MF_WINDOW_COPY) { /* a file system that the pool does not map */
         mf_window_unpin(window);

@@ -6,6 +6,7 @@
  *   connection (connection.c)  SQLite's sqlite3_file of a main database, over
  *   backing (backing.c)        a file of the default VFS, which does all but the fetching
  *   fetcher (fetch.c)          a connection's windows, and how many pages of each SQLite has
+ *   admission (admission.c)    what a full budget is spent on
  *   database (database.c)      one for each file that is open through this VFS: its mf_file, shared
  *                              by its connections, and the backing whose descriptor that borrows
  *
@@ -26,6 +27,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "sqlite/admission.h"
 
 SQLITE_EXTENSION_INIT3
 
@@ -72,6 +75,7 @@ struct database {
     uint32_t shift;      /* an extent is 1 << shift bytes */
     bool listed;         /* later connections find it */
     _Atomic bool failed; /* a page vanished: reads of this file fail from here on */
+    struct admission admission;
 };
 /* The database of an open file, or NULL where none can be had, after sqlite3_log said why. */
 struct database *database_get(struct backing *backing, uint64_t budget);
@@ -80,6 +84,8 @@ int database_put(struct database *database, struct backing *backing);
 void database_fail(struct database *database);
 /* What the pool of all databases does; zeros where there is none. */
 void database_stats(struct mf_pool_stats *stats);
+/* Whether another extent can be mapped without another's going. Of one that is open. */
+bool database_has_room(const struct database *database);
 
 /* fetch.c */
 struct fetcher *fetcher_make(struct database *database); /* NULL: no memory */
