@@ -5,7 +5,7 @@
  * The systems take turns (turns.h), and a row is the median slice. Every thread has a connection.
  * Before it is timed each system has read all of the table, so that what it keeps mapped is mapped.
  * Points are read in transactions of a batch, since taking and giving up SQLite's locks costs the
- * same for all. All slices of a scan are one scan.
+ * same for all.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +19,14 @@
 #include "sqlite_file.h"
 #include "turns.h"
 
-enum { ROUNDS = 25, THREADS = 2, BATCH = 512, FULL_ROWS = 5000000, QUICK_ROWS = 200000 };
+enum {
+    ROUNDS = 25,
+    THREADS = 2,
+    BATCH = 512,
+    RANGE = 4000,
+    FULL_ROWS = 5000000,
+    QUICK_ROWS = 200000
+};
 
 struct system {
     const char *name;
@@ -43,7 +50,7 @@ struct part {
     const char *name;
     const char *title;
     const char *sql;
-    uint64_t ops; /* of a slice; 0: its share of all rows */
+    uint64_t ops; /* of a slice */
     int (*run)(void *reader, size_t first, size_t count);
 };
 
@@ -64,7 +71,7 @@ struct reader {
     sqlite3 *db;
     sqlite3_stmt *statement;
     uint64_t seed;
-    uint64_t next; /* scan: the id that comes next */
+    uint64_t next, left; /* scan: the id that comes next, and the rows to the range's end */
     pthread_t thread;
     struct bench_time time;
 };
@@ -99,18 +106,22 @@ static int point_run(void *state, size_t first, size_t count)
     return 0;
 }
 
+/* Goes on with the range under way, or begins another. */
 static int scan_run(void *state, size_t first, size_t count)
 {
     struct reader *reader = state;
     (void)first;
     for (size_t i = 0; i < count; i++) {
-        int result = sqlite3_step(reader->statement);
-        if (result == SQLITE_DONE && reader->next == reader->run->file->rows + 1) {
-            reader->next = 1;
-            result = sqlite3_step(reader->statement);
+        if (reader->left == 0) {
+            const uint64_t rows = reader->run->file->rows;
+            reader->left = rows < RANGE ? rows : RANGE;
+            reader->next = 1 + bench_random(&reader->seed) % (rows - reader->left + 1);
+            sqlite3_reset(reader->statement);
+            sqlite3_bind_int64(reader->statement, 1, (sqlite3_int64)reader->next);
         }
-        if (result != SQLITE_ROW || check_row(reader, reader->next++))
+        if (sqlite3_step(reader->statement) != SQLITE_ROW || check_row(reader, reader->next++))
             return -EILSEQ;
+        reader->left--;
     }
     return 0;
 }
@@ -132,7 +143,8 @@ static int commit(void *state, size_t count)
 static const struct part all_parts[] = {
     {"sqlite.point", "one row by its id, at random", "SELECT x FROM t WHERE id=?", 20000,
      point_run},
-    {"sqlite.scan", "all rows in turn; an operation is a row", "SELECT x FROM t", 0, scan_run},
+    {"sqlite.scan", "4000 rows from a random one on; an operation is a row",
+     "SELECT x FROM t WHERE id>=?", 200000, scan_run},
 };
 enum { PARTS = sizeof(all_parts) / sizeof(*all_parts) };
 
@@ -193,10 +205,10 @@ static void *work(void *argument)
 {
     struct reader *reader = argument;
     const struct run *run = reader->run;
-    /* A scan stays one statement over all slices, and so one transaction. */
-    const bool whole = run->part->run == scan_run;
-    const struct bench_series series = {whole ? NULL : begin, run->part->run, whole ? NULL : commit,
-                                        BATCH, false};
+    /* A range goes on over batches; its statement is a transaction of its own. */
+    const bool ranges = run->part->run == scan_run;
+    const struct bench_series series = {ranges ? NULL : begin, run->part->run,
+                                        ranges ? NULL : commit, BATCH, false};
     pthread_barrier_wait(&reader->process->start);
     bench_measure(&series, reader, run->ops, bench_now() + (uint64_t)(run->bench->seconds * 1e9),
                   &reader->time);
@@ -269,7 +281,6 @@ static int run_part(struct bench *bench, const struct sqlite_file *file, const s
                     unsigned threads)
 {
     const struct turns turns = {process_begin, process_slice, bench->quick ? 3 : ROUNDS};
-    const uint64_t ops = part->ops ? part->ops : file->rows / ROUNDS + 1;
     struct run runs[SYSTEMS];
     struct turns_system wanted[SYSTEMS];
     size_t count = 0;
@@ -277,7 +288,7 @@ static int run_part(struct bench *bench, const struct sqlite_file *file, const s
         const struct system *system = &all_systems[s];
         if (!bench_wants(bench, system->name))
             continue;
-        runs[count] = (struct run){NULL, part, system, file, threads, ops};
+        runs[count] = (struct run){NULL, part, system, file, threads, part->ops};
         wanted[count].argument = &runs[count];
         wanted[count].named = (struct bench_row){
             .workload = part->name, .system = system->name, .n = file->rows, .threads = threads};

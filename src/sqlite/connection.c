@@ -78,8 +78,12 @@ static int file_lock(sqlite3_file *file, int level)
     return below(file)->pMethods->xLock(below(file), level);
 }
 
+/* A transaction ends with the lock on the file, or with that on the WAL. */
 static int file_unlock(sqlite3_file *file, int level)
 {
+    struct fetcher *fetcher = connection_of(file)->fetcher;
+    if (fetcher && level == SQLITE_LOCK_NONE)
+        fetcher_rest(fetcher);
     return below(file)->pMethods->xUnlock(below(file), level);
 }
 
@@ -146,6 +150,9 @@ static int file_shm_map(sqlite3_file *file, int region, int size, int extend, vo
 
 static int file_shm_lock(sqlite3_file *file, int offset, int count, int flags)
 {
+    struct fetcher *fetcher = connection_of(file)->fetcher;
+    if (fetcher && flags == (SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED))
+        fetcher_rest(fetcher);
     return below(file)->pMethods->xShmLock(below(file), offset, count, flags);
 }
 

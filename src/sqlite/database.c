@@ -24,6 +24,7 @@
 enum {
     EXTENT_MIN = 16 << 10,   /* less would be all edges: fetch.c reads an extent's last page */
     EXTENT_SMALL = 64 << 10, /* what the kernel maps at one fault */
+    KEEP_MAX = 64,           /* extents */
     MAPS_SPARE = 64,         /* for what the SIGBUS handler puts in the place of lost pages */
 };
 
@@ -33,6 +34,7 @@ static struct database *databases;
 static struct mf_pool *pool;
 static uint32_t pool_users, pool_shift;
 static uint64_t pool_budget;
+static _Atomic bool pool_full; /* relaxed: as last seen by anybody */
 
 static uint64_t power_below(uint64_t value)
 {
@@ -74,6 +76,7 @@ static int take_pool_locked(uint64_t budget)
         return err;
     pool_shift = (uint32_t)__builtin_ctzll(extent);
     pool_users = 1;
+    atomic_store_explicit(&pool_full, false, memory_order_relaxed);
     return 0;
 }
 
@@ -112,6 +115,8 @@ static int make_locked(int fd, const struct identity *identity, struct backing *
     database->identity = *identity;
     database->lender = lender;
     database->shift = pool_shift;
+    const uint64_t quarter = pool_budget >> pool_shift >> 2;
+    database->keep = quarter < KEEP_MAX ? (uint32_t)quarter : KEEP_MAX;
     database->listed = true;
     database->next = databases;
     databases = database;
@@ -206,5 +211,12 @@ bool database_has_room(const struct database *database)
 {
     struct mf_pool_stats stats;
     mf_pool_stats(pool, &stats);
-    return stats.bytes_mapped + (UINT64_C(1) << database->shift) <= pool_budget;
+    const bool room = stats.bytes_mapped + (UINT64_C(1) << database->shift) <= pool_budget;
+    atomic_store_explicit(&pool_full, !room, memory_order_relaxed);
+    return room;
+}
+
+bool database_pool_is_full(void)
+{
+    return atomic_load_explicit(&pool_full, memory_order_relaxed);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What xFetch hands out. A hold is a window of one extent and the number of pages of it that SQLite
- * has; with the last page given back the window is. xUnfetch tells offset and pointer, and the
- * holds are found by the extent's number.
+ * has. xUnfetch tells offset and pointer, and the holds are found by the extent's number. A hold
+ * without pages is kept for the next page of its extent, but not beyond the transaction, not more
+ * than database->keep of them, and not when the budget is full: what is pinned cannot be evicted.
  *
  * Not every page is handed out; SQLite then reads it, which is always right:
  *  - While the budget has room, an extent is mapped when a page of it is wanted. When it is full,
@@ -32,7 +33,7 @@ enum {
 struct hold {
     struct mf_window window; /* from the extent's first byte on */
     uint64_t extent;         /* offset >> shift */
-    uint32_t pages;          /* that SQLite has */
+    uint32_t pages;          /* that SQLite has; 0: the hold is idle */
     struct hold *chain;      /* in its bucket */
     struct hold *next, *before;
 };
@@ -44,6 +45,7 @@ struct fetcher {
     struct hold *newest; /* all holds, by next */
     struct hold *spare;  /* by next */
     struct hold *buckets[BUCKETS];
+    uint32_t idle;          /* holds */
     uint64_t last;          /* extent + 1: the one last wanted, when the budget was full */
     uint32_t full;          /* misses for which it is taken to be full */
     uint64_t fetched, read; /* pages */
@@ -78,6 +80,18 @@ static void give_back(struct fetcher *fetcher, struct hold *hold)
         fail(fetcher);
     hold->next = fetcher->spare;
     fetcher->spare = hold;
+}
+
+void fetcher_rest(struct fetcher *fetcher)
+{
+    if (!fetcher->idle)
+        return;
+    for (struct hold *hold = fetcher->newest, *next; hold; hold = next) {
+        next = hold->next;
+        if (!hold->pages)
+            give_back(fetcher, hold);
+    }
+    fetcher->idle = 0;
 }
 
 void fetcher_free(struct fetcher *fetcher)
@@ -137,6 +151,7 @@ static bool has_room(struct fetcher *fetcher)
     if (database_has_room(fetcher->database))
         return true;
     fetcher->full = ROOM_EVERY;
+    fetcher_rest(fetcher);
     return false;
 }
 
@@ -248,7 +263,8 @@ int fetcher_fetch(struct fetcher *fetcher, const struct backing *backing, int64_
     const uint64_t within = (uint64_t)offset - (extent << shift);
     struct hold *hold = hold_find(fetcher, extent);
     /* An extent has several where the file has grown since; the newest is looked at. */
-    if (!hold || within + (uint64_t)amount + OVERREAD > hold->window.length) {
+    const bool fresh = !hold || within + (uint64_t)amount + OVERREAD > hold->window.length;
+    if (fresh) {
         const int err = hold_make(fetcher, extent, &hold);
         if (err == -EIO) {
             fail(fetcher);
@@ -259,7 +275,8 @@ int fetcher_fetch(struct fetcher *fetcher, const struct backing *backing, int64_
             return SQLITE_OK;
         }
     }
-    hold->pages++;
+    if (hold->pages++ == 0 && !fresh)
+        fetcher->idle--;
     fetcher->fetched++;
     *page = (char *)(uintptr_t)hold->window.data + within;
     return SQLITE_OK;
@@ -269,6 +286,7 @@ void fetcher_unfetch(struct fetcher *fetcher, int64_t offset, const void *page)
 {
     const uint64_t extent = (uint64_t)offset >> fetcher->database->shift;
     if (!page) {
+        fetcher_rest(fetcher);
         fetcher->size = 0;
         return;
     }
@@ -276,7 +294,11 @@ void fetcher_unfetch(struct fetcher *fetcher, int64_t offset, const void *page)
         if (hold->extent != extent ||
             (uintptr_t)page - (uintptr_t)hold->window.data >= hold->window.length)
             continue;
-        if (--hold->pages == 0)
+        if (--hold->pages)
+            return;
+        if (fetcher->idle < fetcher->database->keep && !database_pool_is_full())
+            fetcher->idle++;
+        else
             give_back(fetcher, hold);
         return;
     }

@@ -73,6 +73,7 @@ struct database {
     struct backing *lender; /* which stays open as long as there are connections */
     uint32_t connections;
     uint32_t shift;      /* an extent is 1 << shift bytes */
+    uint32_t keep;       /* extents that a connection may keep pinned without using them */
     bool listed;         /* later connections find it */
     _Atomic bool failed; /* a page vanished: reads of this file fail from here on */
     struct admission admission;
@@ -86,6 +87,8 @@ void database_fail(struct database *database);
 void database_stats(struct mf_pool_stats *stats);
 /* Whether another extent can be mapped without another's going. Of one that is open. */
 bool database_has_room(const struct database *database);
+/* Whether the last look found none. */
+bool database_pool_is_full(void);
 
 /* fetch.c */
 struct fetcher *fetcher_make(struct database *database); /* NULL: no memory */
@@ -95,6 +98,8 @@ struct database *fetcher_database(const struct fetcher *fetcher);
 int fetcher_fetch(struct fetcher *fetcher, const struct backing *backing, int64_t offset,
                   int amount, void **page);
 void fetcher_unfetch(struct fetcher *fetcher, int64_t offset, const void *page);
+/* Gives back what is only kept: at the end of a transaction. */
+void fetcher_rest(struct fetcher *fetcher);
 /* Whether a page has vanished under a window of this database. Looks at all that are out here. */
 bool fetcher_failed(struct fetcher *fetcher);
 /* The size as the default VFS has just told it, in bytes; 0: to be asked for when it matters. */
