@@ -46,7 +46,9 @@ struct fetcher {
     struct hold *spare;  /* by next */
     struct hold *buckets[BUCKETS];
     uint32_t idle;          /* holds */
-    uint64_t last;          /* extent + 1: the one last wanted, when the budget was full */
+    uint64_t last;          /* extent + 1: of the page last wanted without a hold */
+    int64_t last_offset;    /* of that page */
+    bool missed;            /* it was not handed out */
     uint32_t full;          /* misses for which it is taken to be full */
     uint64_t fetched, read; /* pages */
     uint64_t windows;
@@ -155,43 +157,34 @@ static bool has_room(struct fetcher *fetcher)
     return false;
 }
 
-static uint64_t extents_of(const struct fetcher *fetcher)
+/* Whether a page only goes on, as a scan does, in the extent where the page before was: that is no
+ * second wish for it. One that comes again is. */
+static bool goes_on(struct fetcher *fetcher, uint64_t extent, int64_t offset)
 {
-    return ((fetcher->size - 1) >> fetcher->database->shift) + 1;
-}
-
-/* Whether to map an extent that is not mapped. Pages wanted one after the other, as by a scan, are
- * one wish for their extent. */
-static bool is_worth(struct fetcher *fetcher, uint64_t extent)
-{
-    if (has_room(fetcher))
-        return true;
-    if (fetcher->last == extent + 1)
-        return false;
+    const bool on = fetcher->last == extent + 1 && offset > fetcher->last_offset;
     fetcher->last = extent + 1;
-    return admission_wish(&fetcher->database->admission, extent, extents_of(fetcher));
-}
-
-static void count_hit(struct fetcher *fetcher, uint64_t extent)
-{
-    if (!fetcher->full || fetcher->last == extent + 1)
-        return;
-    fetcher->last = extent + 1;
-    admission_hit(&fetcher->database->admission, extent, extents_of(fetcher));
+    fetcher->last_offset = offset;
+    return on;
 }
 
 /* 0; -EAGAIN: read it; -EIO. */
-static int pin(struct fetcher *fetcher, uint64_t extent, struct mf_window *window)
+static int pin(struct fetcher *fetcher, uint64_t extent, int64_t offset, struct mf_window *window)
 {
     struct database *database = fetcher->database;
+    const bool on = goes_on(fetcher, extent, offset);
+    if (on && fetcher->missed)
+        return -EAGAIN; /* as for the page before */
     const uint64_t start = extent << database->shift, whole = UINT64_C(1) << database->shift;
     const uint64_t left = fetcher->size - start;
+    const uint64_t extents = ((fetcher->size - 1) >> database->shift) + 1;
     const size_t length = left < whole ? left : whole;
     int err = mf_window_pin(database->file, start, length, MF_IF_MAPPED, MF_NOWAIT, window);
-    if (!err)
-        count_hit(fetcher, extent);
-    else if (err == -EAGAIN && is_worth(fetcher, extent))
+    if (err == 0 && fetcher->full && !on)
+        admission_hit(&database->admission, extent, extents);
+    if (err == -EAGAIN &&
+        (has_room(fetcher) || (!on && admission_wish(&database->admission, extent, extents))))
         err = mf_window_pin(database->file, start, length, 0, MF_NOWAIT, window);
+    fetcher->missed = err != 0;
     if (!err && window->flags & MF_WINDOW_COPY) { /* a file system that the pool does not map */
         mf_window_unpin(window);
         fetcher->limit = 0;
@@ -208,7 +201,7 @@ static struct hold *hold_find(const struct fetcher *fetcher, uint64_t extent)
     return hold;
 }
 
-static int hold_make(struct fetcher *fetcher, uint64_t extent, struct hold **out)
+static int hold_make(struct fetcher *fetcher, uint64_t extent, int64_t offset, struct hold **out)
 {
     struct hold *hold = fetcher->spare;
     if (hold)
@@ -216,7 +209,7 @@ static int hold_make(struct fetcher *fetcher, uint64_t extent, struct hold **out
     else if (!(hold = sqlite3_malloc64(sizeof(*hold))))
         return -EAGAIN;
     memset(hold, 0, sizeof(*hold));
-    const int err = pin(fetcher, extent, &hold->window);
+    const int err = pin(fetcher, extent, offset, &hold->window);
     if (err) {
         hold->next = fetcher->spare;
         fetcher->spare = hold;
@@ -265,7 +258,7 @@ int fetcher_fetch(struct fetcher *fetcher, const struct backing *backing, int64_
     /* An extent has several where the file has grown since; the newest is looked at. */
     const bool fresh = !hold || within + (uint64_t)amount + OVERREAD > hold->window.length;
     if (fresh) {
-        const int err = hold_make(fetcher, extent, &hold);
+        const int err = hold_make(fetcher, extent, offset, &hold);
         if (err == -EIO) {
             fail(fetcher);
             return SQLITE_IOERR_MMAP;
