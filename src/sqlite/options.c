@@ -19,12 +19,13 @@ static uint64_t parse_bytes(const char *text)
     errno = 0;
     uint64_t value = strtoull(text, &end, 10);
     const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
-    if (errno || value > BUDGET_MAX || (*end && (!unit || end[1])))
+    if (errno || (*end && (!unit || end[1])))
         return 0;
-    if (unit)
-        value = value >> (46 - 10 * (unit - units + 1)) ? BUDGET_MAX + 1
-                                                        : value << 10 * (unit - units + 1);
-    return value >= BUDGET_MIN && value <= BUDGET_MAX ? value : 0;
+    const int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    if (value > BUDGET_MAX >> shift)
+        return 0;
+    value <<= shift;
+    return value >= BUDGET_MIN ? value : 0;
 }
 
 int options_read(const char *name, struct options *options)
