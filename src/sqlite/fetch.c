@@ -289,10 +289,13 @@ void fetcher_unfetch(struct fetcher *fetcher, int64_t offset, const void *page)
             continue;
         if (--hold->pages)
             return;
-        if (fetcher->idle < fetcher->database->keep && !database_pool_is_full())
-            fetcher->idle++;
-        else
+        if (fetcher->idle == fetcher->database->keep || database_pool_is_full()) {
             give_back(fetcher, hold);
+            return;
+        }
+        fetcher->idle++;
+        if (mf_window_check(&hold->window) == -EIO)
+            fail(fetcher);
         return;
     }
 }
