@@ -12,8 +12,14 @@
 
 #include "cli/cli.h"
 
-static const struct bench_workload *const workloads[] = {&bench_space, &bench_mmap_scan,
-                                                         &bench_mapping};
+static const struct bench_workload *const workloads[] = {
+    &bench_space,
+    &bench_mmap_scan,
+    &bench_mapping,
+#ifdef MAPFOLD_SQLITE_LIBRARY
+    &bench_sqlite,
+#endif
+};
 
 enum {
     WORKLOADS = sizeof(workloads) / sizeof(workloads[0]),

@@ -187,5 +187,6 @@ void plot_bars(const struct bench *bench, FILE *script, const char *workload, co
 extern const struct bench_workload bench_space;
 extern const struct bench_workload bench_mmap_scan;
 extern const struct bench_workload bench_mapping;
+extern const struct bench_workload bench_sqlite; /* only built where SQLite is */
 
 #endif

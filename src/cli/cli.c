@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The name of the running command for messages; set by cli_parse, once, before any thread. */
 static const char *command_name = "mapfold";
@@ -85,4 +86,19 @@ int cli_finish(int status)
         return status;
     cli_error("cannot write the results to standard output: %s", strerror(errno));
     return CLI_FAILURE;
+}
+
+const char *cli_library(const char *in_build, const char *installed, char *path, size_t size)
+{
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (length > 0) {
+        self[length] = '\0';
+        char *slash = strrchr(self, '/');
+        *(slash != NULL ? slash : self) = '\0';
+        if ((size_t)snprintf(path, size, "%s/%s", self, in_build) < size && access(path, R_OK) == 0)
+            return path;
+    }
+    snprintf(path, size, "%s", installed);
+    return access(path, R_OK) == 0 ? path : NULL;
 }

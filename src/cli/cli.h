@@ -16,6 +16,7 @@
 #define MAPFOLD_CLI_H
 
 #include <argp.h>
+#include <stddef.h>
 
 enum {
     CLI_OK = 0,
@@ -38,6 +39,12 @@ void cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, i
 
 /* Writes "mapfold COMMAND: message" and a newline to stderr. Keeps errno. */
 void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * Where a library that the command loads is: under the directory of a command that was not
+ * installed, or where it is installed. NULL: neither can be read; then path is where it should be.
+ */
+const char *cli_library(const char *in_build, const char *installed, char *path, size_t size);
 
 /*
  * Ends a command's output: flushes stdout and tells a write error (a full disk, a closed pipe).

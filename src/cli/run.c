@@ -157,23 +157,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Where the drop-in is: beside a command that was not installed, or where it is installed. */
-static const char *library_find(char *path, size_t size)
-{
-    static const char in_build[] = "src/preload/libmapfold-run.so";
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (length > 0) {
-        self[length] = '\0';
-        char *slash = strrchr(self, '/');
-        *(slash != NULL ? slash : self) = '\0';
-        if ((size_t)snprintf(path, size, "%s/%s", self, in_build) < size && access(path, R_OK) == 0)
-            return path;
-    }
-    snprintf(path, size, "%s", MAPFOLD_RUN_LIBRARY);
-    return access(path, R_OK) == 0 ? path : NULL;
-}
-
 /* Where execvp will find the program; false where it will not. */
 static bool program_find(const char *name, char *path, size_t size)
 {
@@ -264,7 +247,8 @@ int run_command(int argc, char **argv)
     cli_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &words);
     char **const command = argv + words.program;
     char library[4096], program[4096];
-    if (library_find(library, sizeof(library)) == NULL) {
+    if (cli_library("src/preload/libmapfold-run.so", MAPFOLD_RUN_LIBRARY, library,
+                    sizeof(library)) == NULL) {
         cli_error("cannot find the drop-in %s: %s; is mapfold installed?", library,
                   strerror(errno));
         return CLI_FAILURE;

@@ -16,7 +16,7 @@
 #include "linux/system.h"
 
 enum {
-    PIN_FLAGS = MF_WRITE | MF_MAY_COPY | MF_ZERO_END | MF_CHECK_SIZE,
+    PIN_FLAGS = MF_WRITE | MF_MAY_COPY | MF_ZERO_END | MF_CHECK_SIZE | MF_IF_MAPPED,
     ANY_SLOT = POOL_NONE - 1, /* an empty window */
 };
 
@@ -290,6 +290,22 @@ static bool is_refusal(int err)
     return err == -ENOMEM || err == -ENODEV || err == -EACCES || err == -EPERM;
 }
 
+/* The hit alone, for a thread that may be new in this pool. */
+static int pin_if_mapped(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
+                         struct mf_window *w)
+{
+    struct pool_block *block = thread_block(file->pool);
+    if (file->copy_only || !block)
+        return -EAGAIN;
+    pool_mark(block, &w->opaque[WINDOW_TOKEN]);
+    const struct hit hit = piece_hit(file, block, offset, length, flags & MF_WRITE);
+    if (!hit.data)
+        return -EAGAIN;
+    fill(w, file->pool, hit.slot, hit.data, length, flags);
+    pool_settle(block);
+    return 0;
+}
+
 static int pin_mapped(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
                       uint64_t deadline, struct mf_window *w)
 {
@@ -336,6 +352,8 @@ pin_generic(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags
                                  (!length || (end & (system_page - 1)) == 0);
         if (!length && !zero_beyond)
             fill_empty(w, file->pool, flags);
+        else if (flags & MF_IF_MAPPED)
+            err = zero_beyond ? -EAGAIN : pin_if_mapped(file, offset, length, flags, w);
         else if (zero_beyond || file->copy_only)
             err = pin_copy(file, offset, length, flags, w);
         else
@@ -352,7 +370,7 @@ int mf_window_pin(struct mf_file *file, uint64_t offset, size_t length, uint32_t
     struct mf_pool *pool = file->pool;
     struct pool_block *block = thread_block_ready(pool);
     const uint64_t size = size_seen(file);
-    if (__builtin_expect(block && !(flags & ~(uint32_t)(MF_WRITE | MF_MAY_COPY)) &&
+    if (__builtin_expect(block && !(flags & ~(uint32_t)(MF_WRITE | MF_MAY_COPY | MF_IF_MAPPED)) &&
                              !window_is_in_use(w) && length - 1 < size && offset <= size - length,
                          true)) {
         pool_mark(block, &w->opaque[WINDOW_TOKEN]);

@@ -354,6 +354,38 @@ static void a_debug_pool_is_one_in_the_child_too(void **state)
     assert_int_equal(mf_pool_destroy(debug_pool), 0);
 }
 
+static void asked_for_what_is_mapped_pin_maps_and_copies_nothing(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 4, 4 * page);
+    struct mf_file *file = open_file(pool, make_bytes("if-mapped", 32 * page, 1), 0);
+    struct mf_window w = {0}, v = {0};
+    const uint32_t ways[] = {0, MF_MAY_COPY, MF_ZERO_END, MF_CHECK_SIZE};
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+        const uint32_t flags = MF_IF_MAPPED | ways[i];
+        assert_int_equal(mf_window_pin(file, 0, page, flags, MF_FOREVER, &w), -EAGAIN);
+        assert_int_equal(mf_window_pin(file, 31 * page, page, flags, MF_FOREVER, &w), -EAGAIN);
+        assert_int_equal(mf_window_pin(file, 31 * page, 2 * page, flags, MF_FOREVER, &w), -ERANGE);
+    }
+    assert_int_equal(mf_window_pin(file, 0, page, MF_IF_MAPPED | MF_WRITE, MF_FOREVER, &w),
+                     -EACCES);
+    assert_int_equal(stats_of(pool).maps, 0);
+    assert_int_equal(stats_of(pool).copies, 0);
+
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &v), 0);
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+        assert_int_equal(mf_window_pin(file, page, 2 * page, MF_IF_MAPPED | ways[i], MF_NOWAIT, &w),
+                         0);
+        assert_bytes(w.data, page, 2 * page, 1);
+        assert_int_equal(mf_window_unpin(&w), 0);
+    }
+    assert_int_equal(mf_window_pin(file, page, 4 * page, MF_IF_MAPPED, MF_NOWAIT, &w), -EAGAIN);
+    assert_int_equal(mf_window_unpin(&v), 0);
+    assert_int_equal(stats_of(pool).maps, 1);
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +403,7 @@ int main(void)
         cmocka_unit_test(local_windows_nest_and_never_wait),
         cmocka_unit_test(a_debug_pool_unmaps_at_once),
         cmocka_unit_test(a_debug_pool_is_one_in_the_child_too),
+        cmocka_unit_test(asked_for_what_is_mapped_pin_maps_and_copies_nothing),
     };
     return cmocka_run_group_tests(tests, begin_directory, end_directory);
 }
