@@ -32,8 +32,9 @@ static bool touches(uintptr_t start, uintptr_t end)
 
 /* How a call goes on. */
 enum way {
-    WAY_KERNEL, /* not ours: the kernel gets it as it is, and no lock is held */
-    WAY_OURS,   /* it touches extents: cut it; the lock is held */
+    WAY_KERNEL,  /* not ours: the kernel gets it as it is, and no lock is held */
+    WAY_UNKNOWN, /* so does it here, where the tables cannot be read */
+    WAY_OURS,    /* it touches extents: cut it; the lock is held */
 };
 
 /* changed: what the call does to the kernel's mapping, 0 for one that changes nothing. */
@@ -48,7 +49,7 @@ static enum way range_enter(uintptr_t start, size_t length, uint64_t changed)
         !layer_queue(LATE_CHANGED, start, end))
         lock_give_up();
     if (entry != ENTER_LOCKED)
-        return WAY_KERNEL;
+        return WAY_UNKNOWN;
     if (touches(start, end))
         return WAY_OURS;
     layer_leave();
@@ -96,7 +97,7 @@ static long protect_ours(uintptr_t start, uintptr_t end, int protection, int key
 
 static long protect(uintptr_t start, size_t length, int protection, int key)
 {
-    if (range_enter(start, length, CHANGED_PROTECTION) == WAY_KERNEL)
+    if (range_enter(start, length, CHANGED_PROTECTION) != WAY_OURS)
         return raw_protect(start, length, protection, key);
     const long result = protect_ours(start, start + page_up(length), protection, key);
     layer_leave();
@@ -207,8 +208,8 @@ static long advise_ours(uintptr_t start, uintptr_t end, int advice)
 static long advise_unknown(uintptr_t start, size_t length, int advice)
 {
     enum { ADVICE_DONTNEED_LOCKED = 24 };
-    if ((advice == MADV_DONTNEED || advice == ADVICE_DONTNEED_LOCKED) && extents_now() != 0 &&
-        range_is_sane(start, length) && layer_touches_copies(start, start + page_up(length)))
+    if ((advice == MADV_DONTNEED || advice == ADVICE_DONTNEED_LOCKED) &&
+        layer_touches_copies(start, start + page_up(length)))
         return 0;
     return sys_madvise(start, length, advice);
 }
@@ -249,8 +250,11 @@ int mf_madvise(void *address, size_t length, int advice)
     const uintptr_t start = (uintptr_t)address;
     if (advice_waits(advice) && extents_now() != 0 && range_is_sane(start, length))
         return answer(advise_waiting(start, start + page_up(length), advice));
-    if (range_enter(start, length, advice_changes(advice)) == WAY_KERNEL)
+    const enum way way = range_enter(start, length, advice_changes(advice));
+    if (way == WAY_UNKNOWN)
         return answer(advise_unknown(start, length, advice));
+    if (way == WAY_KERNEL)
+        return answer(sys_madvise(start, length, advice));
     const long result = advise_ours(start, start + page_up(length), advice);
     layer_leave();
     return answer(result);
@@ -292,7 +296,7 @@ static long raw_incore(uintptr_t start, size_t length, unsigned char *vector)
 int mf_mincore(void *address, size_t length, unsigned char *vector)
 {
     const uintptr_t start = (uintptr_t)address;
-    if (range_enter(start, length, 0) == WAY_KERNEL)
+    if (range_enter(start, length, 0) != WAY_OURS)
         return answer(raw_incore(start, length, vector));
     const uintptr_t end = start + page_up(length);
     const uintptr_t visible = visible_end(start, end);
@@ -324,7 +328,7 @@ static int lock_pages(const void *address, size_t length, unsigned flags)
 {
     size_t whole = length;
     const uintptr_t start = lock_start(address, &whole);
-    if (range_enter(start, whole, CHANGED_LOCK) == WAY_KERNEL)
+    if (range_enter(start, whole, CHANGED_LOCK) != WAY_OURS)
         return answer(raw_lock(address, length, flags));
     const uintptr_t end = start + page_up(whole);
     long result = 0;
@@ -353,7 +357,7 @@ int mf_munlock(const void *address, size_t length)
 {
     size_t whole = length;
     const uintptr_t start = lock_start(address, &whole);
-    if (range_enter(start, whole, CHANGED_LOCK) == WAY_KERNEL)
+    if (range_enter(start, whole, CHANGED_LOCK) != WAY_OURS)
         return answer(sys_call(SYS_munlock, (long)address, (long)length, 0, 0, 0, 0));
     const uintptr_t end = start + page_up(whole);
     const uintptr_t visible = visible_end(start, end);
