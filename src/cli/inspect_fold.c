@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `mapfold run` would make of these maps, by the rules of its mapping layer:
+ * What `mapfold run` would make of these maps, by the rules of its mapping layer (fold_rules.h):
  *
  *  - Pieces are maps of files that are not executable and no splits of one range. A class is a file,
- *    a sharing and a protection. Of a class with at least PROMOTE pieces the first PROMOTE - 1 stay
- *    as they are, since they were mapped before the class was found worth it.
+ *    a sharing and a protection. Of a class with at least PROMOTE_PIECES pieces all but the last of
+ *    so many stay as they are, since they were mapped before the class was found worth it.
  *  - The others go to extents of the whole file. Pieces that cover the same page need one extent
  *    each: so many are made as pieces overlap, but beyond ALWAYS_DEPTH only while each extent holds
  *    PIECES_A_DEPTH pieces on average, and never more than DEEP_DEPTH.
@@ -20,15 +20,7 @@
 #include <stdlib.h>
 
 #include "cli/inspect.h"
-
-enum {
-    PROMOTE = 8,
-    ALWAYS_DEPTH = 4,
-    PIECES_A_DEPTH = 16,
-    DEEP_DEPTH = 128,
-    MAX_COPY_PAGES = 256,
-    SMALL_PAGES = 16,
-};
+#include "linux/fold_rules.h"
 
 struct piece {
     uint64_t offset, end;
@@ -120,11 +112,11 @@ int inspection_fold(struct inspection *inspection)
     for (size_t first = 0; first < count; first = next) {
         for (next = first + 1; next < count && by_class(&pieces[first], &pieces[next]) == 0;)
             next++;
-        if (next - first >= PROMOTE) {
+        if (next - first >= PROMOTE_PIECES) {
             fold->classes++;
             fold->pieces += next - first;
-            fold->early += PROMOTE - 1;
-            carve(fold, pieces + first + PROMOTE - 1, next - first - (PROMOTE - 1),
+            fold->early += PROMOTE_PIECES - 1;
+            carve(fold, pieces + first + PROMOTE_PIECES - 1, next - first - (PROMOTE_PIECES - 1),
                   inspection->page, arenas);
             continue;
         }
