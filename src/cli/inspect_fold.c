@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `mapfold run` would make of these maps, by the rules of its mapping layer:
+ * What `mapfold run` would make of these maps, by the rules of its mapping layer (fold_rules.h):
  *
  *  - Pieces are maps of files that are not executable and no splits of one range. A class is a file,
- *    a sharing and a protection. The first PROMOTE - 1 pieces of the process are not looked at, and
- *    the first PROMOTE - 1 of a class stay as they are: they were mapped before it was found worth it.
+ *    a sharing and a protection. The first PROMOTE_PIECES - 1 pieces of the process are not looked
+ *    at, and as many of a class stay as they are: they were mapped before it was found worth it.
  *  - The others go to extents of the whole file, each to the first that has its pages free. Another
  *    one is made for overlap if there are few, or if those there are hold many pieces on average.
  *  - What overlaps deeper is copied into an arena if it is private, readable and small, and the file
@@ -25,17 +25,9 @@
 #include <mapfold/space.h>
 
 #include "cli/inspect.h"
+#include "linux/fold_rules.h"
 
-enum {
-    PROMOTE = 8,
-    ALWAYS_DEPTH = 4, /* extents made for overlap without asking what they hold */
-    FAIR_DEPTH = 16,  /* up to it PIECES_A_DEPTH pieces justify one more, then four times them */
-    PIECES_A_DEPTH = 16,
-    DEEP_DEPTH = 128,
-    MAX_COPY_PAGES = 256,
-    SMALL_PAGES = 16,
-    DROP_IN = 8, /* its five segments, its memory behind them, and two for tables */
-};
+enum { DROP_IN = 8 }; /* its five segments, its memory behind them, and two for tables */
 
 struct piece {
     uint64_t start, offset, end; /* end: in the file, as offset is */
@@ -77,7 +69,7 @@ static bool may_deepen(const struct extents *extents)
 {
     if (extents->depth < ALWAYS_DEPTH)
         return true;
-    const uint64_t pieces = extents->depth < FAIR_DEPTH ? PIECES_A_DEPTH : 4 * PIECES_A_DEPTH;
+    const uint64_t pieces = extents->depth < MAX_DEPTH ? PIECES_A_DEPTH : 4 * PIECES_A_DEPTH;
     return extents->depth < DEEP_DEPTH && extents->carved / pieces >= extents->depth;
 }
 
@@ -157,11 +149,11 @@ static int fold_classes(struct inspection *inspection, const struct piece *piece
                         bool arenas[2], uint64_t *small, bool small_arenas[2])
 {
     struct fold *fold = &inspection->fold;
-    size_t next, unseen = PROMOTE - 1;
+    size_t next, unseen = PROMOTE_PIECES - 1;
     for (size_t first = 0; first < count; first = next) {
         for (next = first + 1; next < count && by_class(&pieces[first], &pieces[next]) == 0;)
             next++;
-        const size_t early = PROMOTE - 1 + unseen;
+        const size_t early = PROMOTE_PIECES - 1 + unseen;
         if (next - first > early) {
             unseen = 0;
             fold->classes++;

@@ -14,16 +14,14 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include "linux/fold_rules.h"
 #include "linux/layer.h"
 #include "linux/probes.h"
 
 enum {
-    CHUNK_CLASSES = 1024,
-    MAX_CHUNKS = 16384,
-    FIRST_HEADS = 1024,
-    ALWAYS_DEPTH = 4,    /* extents made for overlap without asking what they hold */
-    DEEP_DEPTH = 128,    /* the most, if each holds many pieces */
-    PIECES_A_DEPTH = 16, /* how many carved pieces justify one more extent */
+    CHUNK_CLASSES = 32, /* a page of them */
+    MAX_CHUNKS = 1 << 19,
+    FIRST_HEADS = 256,
     MANY_PROMOTE = 1 << 20,
     FEW_CHANGES = 32, /* changes to parts of pieces that are always borne */
 };

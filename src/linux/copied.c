@@ -22,13 +22,12 @@
 #include <sys/sysinfo.h>
 #include <sys/uio.h>
 
+#include "linux/fold_rules.h"
 #include "linux/layer.h"
 #include "linux/maps.h"
 
 enum {
     BOUNCE = 4096,         /* bytes; the smallest page there is */
-    MAX_COPY_PAGES = 256,  /* of one piece that overlaps */
-    SMALL_PAGES = 16,      /* of one piece that is copied to spare kernel maps */
     FREE_PAGES = 4096,     /* free pages that are kept whatever is in use */
     RECOUNT_AFTER = 16384, /* pieces, once the process is past half its limit */
     RECOUNT_BEFORE = 1024,

@@ -8,11 +8,13 @@
 #include <sys/auxv.h>
 #include <time.h>
 
+#include "linux/fold_rules.h"
 #include "linux/layer.h"
 #include "linux/report.h"
 
-struct layer layer = {
-    .options = {.promote_pieces = 8, .max_depth = 16, .max_copy_bytes = UINT64_MAX}};
+struct layer layer = {.options = {.promote_pieces = PROMOTE_PIECES,
+                                  .max_depth = MAX_DEPTH,
+                                  .max_copy_bytes = UINT64_MAX}};
 
 enum { QUEUE = 64 };
 

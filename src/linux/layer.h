@@ -106,13 +106,14 @@ struct request {
     bool writable; /* the descriptor may write; false for private pieces: it does not matter */
 };
 
+/* What is read without the lock by every call, and hardly ever written, shares no line with counters. */
 struct layer {
     size_t page;
     struct mf_map_options options;
-    struct mf_map_stats stats;
     bool future_locked; /* mlockall(MCL_FUTURE) */
     uint32_t extents;   /* in sorted[] */
     uint32_t idle;      /* of them, lingering */
+    struct mf_map_stats stats __attribute__((aligned(128)));
     struct extent *sorted[MAX_EXTENTS];
     struct extent records[MAX_EXTENTS];
 };

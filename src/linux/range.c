@@ -116,7 +116,8 @@ int mf_pkey_mprotect(void *address, size_t length, int protection, int key)
 /* What an advice does to the kernel's mapping. */
 static uint64_t advice_changes(int advice)
 {
-    enum { ADVICE_COLD = 20, ADVICE_PAGEOUT = 21, ADVICE_POPULATE_READ = 22, POPULATE_WRITE = 23 };
+    enum { ADVICE_COLD = 20, ADVICE_PAGEOUT, ADVICE_POPULATE_READ, ADVICE_POPULATE_WRITE };
+    enum { ADVICE_DONTNEED_LOCKED = 24 };
     switch (advice) {
     case MADV_NORMAL:
     case MADV_RANDOM:
@@ -129,7 +130,8 @@ static uint64_t advice_changes(int advice)
     case ADVICE_COLD:
     case ADVICE_PAGEOUT:
     case ADVICE_POPULATE_READ:
-    case POPULATE_WRITE:
+    case ADVICE_POPULATE_WRITE:
+    case ADVICE_DONTNEED_LOCKED:
         return 0;
     default:
         return CHANGED_FOR_GOOD;
@@ -140,6 +142,14 @@ static bool advice_stops_at_holes(int advice)
 {
     enum { ADVICE_POPULATE_READ = 22, ADVICE_POPULATE_WRITE = 23 };
     return advice == ADVICE_POPULATE_READ || advice == ADVICE_POPULATE_WRITE;
+}
+
+/* To these, private file mappings and anonymous memory answer differently. */
+static bool advice_tells_copies(int advice)
+{
+    enum { ADVICE_DONTNEED_LOCKED = 24 };
+    return advice == MADV_DONTNEED || advice == ADVICE_DONTNEED_LOCKED || advice == MADV_FREE ||
+           advice == MADV_REMOVE;
 }
 
 /* Asked by an advice that the kernel refuses for locked memory, and that does no harm elsewhere. */
@@ -178,24 +188,21 @@ static long advise_ours(uintptr_t start, uintptr_t end, int advice)
     long result = sys_madvise(start, 0, advice);
     if (result != 0)
         return result;
-    const uint64_t changes = advice_changes(advice);
     while (start < end) {
         const struct run run = run_at(start, end);
         start = run.end;
         if (run.hole) {
             result = -ENOMEM;
-        } else {
-            if (changes != 0 && range_mark_changed(run.start, run.end, changes) != 0)
-                return -EAGAIN;
-            const long part = run.copied ? advise_copied(run.start, run.end, advice)
-                                         : sys_madvise(run.start, run.end - run.start, advice);
-            if (part != 0 && part != -ENOMEM)
-                return part;
-            if (part != 0)
-                result = part;
+            continue;
         }
-        if (result != 0 && advice_stops_at_holes(advice))
-            return result;
+        if (range_mark_changed(run.start, run.end, advice_changes(advice)) != 0)
+            return -EAGAIN;
+        const long part = run.copied ? advise_copied(run.start, run.end, advice)
+                                     : sys_madvise(run.start, run.end - run.start, advice);
+        if (part != 0 && part != -ENOMEM)
+            return part;
+        if (part != 0)
+            result = part;
     }
     return result;
 }
@@ -207,8 +214,8 @@ static long advise_ours(uintptr_t start, uintptr_t end, int advice)
 static long advise_unknown(uintptr_t start, size_t length, int advice)
 {
     enum { ADVICE_DONTNEED_LOCKED = 24 };
-    if ((advice == MADV_DONTNEED || advice == ADVICE_DONTNEED_LOCKED) && extents_now() != 0 &&
-        range_is_sane(start, length) && layer_touches_copies(start, start + page_up(length)))
+    if ((advice == MADV_DONTNEED || advice == ADVICE_DONTNEED_LOCKED) &&
+        layer_touches_copies(start, start + page_up(length)))
         return 0;
     return sys_madvise(start, length, advice);
 }
@@ -224,18 +231,30 @@ static struct run run_look_up(uintptr_t start, uintptr_t end)
     return run;
 }
 
-/* What may wait for a disk, or for another thread of the program (userfaultfd), and changes nothing. */
-static bool advice_waits(int advice)
+/* One run of what changes no tables; *run says where it ends. */
+static long advise_run(struct run *run, int advice)
 {
-    return advice == MADV_WILLNEED || advice_stops_at_holes(advice);
+    if (layer_enter() != ENTER_LOCKED)
+        return advise_unknown(run->start, run->end - run->start, advice);
+    *run = run_at(run->start, run->end);
+    const bool answered = run->copied && advice_tells_copies(advice);
+    const long result = answered ? advise_copied(run->start, run->end, advice) : 0;
+    layer_leave();
+    if (answered || run->hole)
+        return run->hole ? -ENOMEM : result;
+    return sys_madvise(run->start, run->end - run->start, advice);
 }
 
-static long advise_waiting(uintptr_t start, uintptr_t end, int advice)
+/*
+ * Advice that changes no tables may wait for a disk, or for another thread of the program (which
+ * serves a userfaultfd), so the lock is not held while the kernel carries it out.
+ */
+static long advise_unlocked(uintptr_t start, uintptr_t end, int advice)
 {
     long result = sys_madvise(start, 0, advice);
     while (start < end && (result == 0 || (result == -ENOMEM && !advice_stops_at_holes(advice)))) {
-        const struct run run = run_look_up(start, end);
-        const long part = run.hole ? -ENOMEM : sys_madvise(run.start, run.end - run.start, advice);
+        struct run run = {start, end, false, false};
+        const long part = advise_run(&run, advice);
         if (part != 0)
             result = part;
         start = run.end;
@@ -247,10 +266,13 @@ int mf_madvise(void *address, size_t length, int advice)
 {
     layer_begin();
     const uintptr_t start = (uintptr_t)address;
-    if (advice_waits(advice) && extents_now() != 0 && range_is_sane(start, length))
-        return answer(advise_waiting(start, start + page_up(length), advice));
-    if (range_enter(start, length, advice_changes(advice)) == WAY_KERNEL)
-        return answer(advise_unknown(start, length, advice));
+    const uint64_t changes = advice_changes(advice);
+    if (extents_now() == 0 || !range_is_sane(start, length))
+        return answer(sys_madvise(start, length, advice));
+    if (changes == 0)
+        return answer(advise_unlocked(start, start + page_up(length), advice));
+    if (range_enter(start, length, changes) == WAY_KERNEL)
+        return answer(sys_madvise(start, length, advice));
     const long result = advise_ours(start, start + page_up(length), advice);
     layer_leave();
     return answer(result);

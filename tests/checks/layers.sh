@@ -47,7 +47,7 @@ layer src/linux 'include|src/core|src/linux'
 layer src/preload 'include|src/core|src/linux|src/preload'
 layer src/sqlite 'include|src/core|src/linux|src/sqlite'
 layer kernel 'include|src/core|kernel'
-layer src/cli 'include|src/cli'
+layer src/cli 'include|src/linux|src/cli'
 layer bench 'include|src/cli|bench'
 for file in $(scripts/sources.sh '*.c' '*.h' | grep '^src/core/'); do
     check "$file includes only freestanding headers" is_freestanding "$file"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Threads, forks and signal handlers in the middle of each other's calls. */
 #include <linux/userfaultfd.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -173,6 +174,47 @@ static void populating_waits_for_a_thread_that_unmaps(void **state)
     close(server.fd), close(fd);
 }
 
+/* Takes note of pages that go, and calls the layer before it does. */
+static void *removal_serve(void *context)
+{
+    const struct server *server = context;
+    struct pollfd pending = {.fd = server->fd, .events = POLLIN};
+    struct uffd_msg message;
+    if (poll(&pending, 1, -1) != 1 || mf_munmap(server->unmapped, P) != 0 ||
+        read(server->fd, &message, sizeof(message)) != sizeof(message))
+        return context;
+    return message.event == UFFD_EVENT_REMOVE ? NULL : context;
+}
+
+static void dropping_pages_waits_for_a_thread_that_unmaps(void **state)
+{
+    (void)state;
+    static const int advices[] = {MADV_REMOVE, MADV_DONTNEED};
+    for (int i = 0; i < 2; i++) {
+        const int fd = memfd_create("pieces", MFD_CLOEXEC);
+        assert_true(fd >= 0 && ftruncate(fd, 8 * P) == 0);
+        struct server server = {.fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC)};
+        struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_EVENT_REMOVE};
+        if (server.fd < 0 || ioctl(server.fd, UFFDIO_API, &api) != 0)
+            skip(); /* not allowed here */
+        char *piece = map_pages(fd, RW, MAP_SHARED, 5, 1);
+        server.unmapped = map_pages(fd, RW, MAP_SHARED, 2, 1);
+        struct uffdio_register wanted = {.range = {(uintptr_t)piece, P},
+                                         .mode = UFFDIO_REGISTER_MODE_MISSING};
+        assert_int_equal(ioctl(server.fd, UFFDIO_REGISTER, &wanted), 0);
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, removal_serve, &server), 0);
+        assert_int_equal(mf_madvise(piece, P, advices[i]), 0);
+        void *failed;
+        assert_int_equal(pthread_join(thread, &failed), 0);
+        assert_null(failed);
+        close(server.fd);
+        unmap_pages(piece, 1);
+        assert_int_equal(extents(), 0);
+        close(fd);
+    }
+}
+
 static void threads_on_one_file_do_not_disturb_each_other(void **state)
 {
     (void)state;
@@ -313,6 +355,7 @@ int main(void)
         cmocka_unit_test(a_handler_may_map_and_unmap_in_the_middle_of_a_call),
         cmocka_unit_test(a_handler_may_fork_in_the_middle_of_a_call),
         cmocka_unit_test(populating_waits_for_a_thread_that_unmaps),
+        cmocka_unit_test(dropping_pages_waits_for_a_thread_that_unmaps),
         cmocka_unit_test(spawned_programs_leave_the_parent_as_it_is),
         /* Last: the memory that copies are made in stays. */
         cmocka_unit_test(a_child_of_a_busy_parent_never_loses_the_bytes_of_a_copy),

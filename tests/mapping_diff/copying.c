@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "diff.h"
@@ -29,8 +30,8 @@ static void snapshot_map(const struct world *w, const struct op *op, char *addre
     const int copy = memfd_create("snapshot", MFD_CLOEXEC);
     const ssize_t got = pread(file, bytes, pages * page_size, (off_t)op->offset);
     if (copy < 0 || got < 0 || pwrite(copy, bytes, (size_t)got, 0) != got ||
-        mmap(address, op->length, op->prot, (op->flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED, copy,
-             0) != address)
+        syscall(SYS_mmap, address, op->length, op->prot,
+                (op->flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED, copy, 0) != (long)address)
         fprintf(stderr, "the copying oracle cannot take a snapshot: %m\n");
     close(copy);
 }
