@@ -156,10 +156,15 @@ static bool repair(const struct place *place, const char *address)
     return cover(place, 0, place->length);
 }
 
+/* Sent by somebody, or about a page that nobody has touched: it does not come again by itself. */
+static bool is_asynchronous(const siginfo_t *info)
+{
+    return info->si_code <= 0 || info->si_code == BUS_MCEERR_AO;
+}
+
 static bool handle(const siginfo_t *info, ucontext_t *context)
 {
-    /* Asynchronous: sent by somebody, or about a page that nobody has touched. */
-    if (info->si_code <= 0 || info->si_code == BUS_MCEERR_AO)
+    if (is_asynchronous(info))
         return false;
     struct place place;
     const bool ours = find_extent(info->si_addr, &place);
@@ -216,7 +221,7 @@ static void die(const siginfo_t *info)
     standard.sa_handler = SIG_DFL;
     sigaction(SIGBUS, &standard, NULL);
     /* A fault comes again when we return; a signal that was sent has to be sent again. */
-    if (info->si_code <= 0)
+    if (is_asynchronous(info))
         raise(SIGBUS);
 }
 
@@ -226,8 +231,8 @@ static void on_fault(int signal, siginfo_t *info, void *context)
         return;
     const bool used_up = atomic_load_explicit(&previous_used_up, memory_order_relaxed);
     const bool plain = !(previous.sa_flags & SA_SIGINFO);
-    if (!used_up && plain && previous.sa_handler == SIG_IGN && info->si_code <= 0)
-        return; /* the kernel ignores only what was sent */
+    if (!used_up && plain && previous.sa_handler == SIG_IGN && is_asynchronous(info))
+        return; /* the kernel ignores all but faults */
     if (used_up || (plain && (previous.sa_handler == SIG_DFL || previous.sa_handler == SIG_IGN)))
         die(info);
     else

@@ -347,14 +347,22 @@ void file_fd_put(struct mf_file *file)
     pthread_mutex_unlock(&file->pool->files_lock);
 }
 
-int file_refresh_size(struct mf_file *file)
+static int64_t ask_size(struct mf_file *file)
 {
     const int fd = file_fd_get(file);
     if (fd < 0)
         return fd;
     struct stat st;
-    int64_t size = system_fstat(fd, &st) == 0 ? size_of(fd, &st) : -errno;
+    const int64_t size = system_fstat(fd, &st) == 0 ? size_of(fd, &st) : -errno;
     file_fd_put(file);
+    return size;
+}
+
+int file_refresh_size(struct mf_file *file)
+{
+    const int cancel = cancel_off();
+    const int64_t size = ask_size(file);
+    cancel_restore(cancel);
     if (size < 0)
         return (int)size;
     atomic_store_explicit(&file->size, (uint64_t)size, memory_order_relaxed);
@@ -369,7 +377,8 @@ int file_check_range(struct mf_file *file, uint64_t end)
     return end > atomic_load_explicit(&file->size, memory_order_relaxed) ? -ERANGE : 0;
 }
 
-ssize_t file_pread(struct mf_file *file, void *to, size_t length, uint64_t offset, int *why)
+static ssize_t read_descriptor(struct mf_file *file, void *to, size_t length, uint64_t offset,
+                               int *why)
 {
     const int fd = file_fd_get(file);
     *why = fd < 0 ? fd : 0;
@@ -388,6 +397,14 @@ ssize_t file_pread(struct mf_file *file, void *to, size_t length, uint64_t offse
     *why = n < 0 ? -errno : 0;
     file_fd_put(file);
     return done || !*why ? (ssize_t)done : *why;
+}
+
+ssize_t file_pread(struct mf_file *file, void *to, size_t length, uint64_t offset, int *why)
+{
+    const int cancel = cancel_off();
+    const ssize_t n = read_descriptor(file, to, length, offset, why);
+    cancel_restore(cancel);
+    return n;
 }
 
 int file_pread_all(struct mf_file *file, void *to, size_t length, uint64_t offset)
@@ -442,6 +459,10 @@ static char *absolute(const char *path)
 {
     if (path[0] == '/')
         return strdup(path);
+    if (!path[0]) { /* would become the directory */
+        errno = ENOENT;
+        return NULL;
+    }
     char *directory = getcwd(NULL, 0);
     if (!directory)
         return NULL;
@@ -483,11 +504,12 @@ int mf_file_open(struct mf_pool *pool, const char *path, uint32_t flags, struct 
 {
     if (flags & ~(uint32_t)(MF_FILE_WRITE | MF_FILE_COPY))
         return -EINVAL;
-    const int saved = errno;
+    const int saved = errno, cancel = cancel_off();
     char *whole = absolute(path);
     int err = whole ? open_file(pool, whole, flags, out) : -errno;
     if (err)
         free(whole);
+    cancel_restore(cancel);
     errno = saved;
     return err;
 }
@@ -542,7 +564,7 @@ static void close_file(struct mf_file *file)
 
 int mf_file_close_many(struct mf_file *const *files, size_t count)
 {
-    const int saved = errno;
+    const int saved = errno, cancel = cancel_off();
     for (size_t i = 0, n; i < count; i += n) {
         n = 1;
         if (!files[i])
@@ -555,6 +577,7 @@ int mf_file_close_many(struct mf_file *const *files, size_t count)
             if (files[k])
                 close_file(files[k]);
     }
+    cancel_restore(cancel);
     errno = saved;
     return 0;
 }
@@ -568,12 +591,15 @@ int mf_file_prefetch(struct mf_file *file, uint64_t offset, uint64_t length)
 {
     if (offset > INT64_MAX || length > INT64_MAX)
         return -EINVAL;
-    const int fd = file_fd_get(file);
-    if (fd < 0)
-        return fd;
-    const int err = posix_fadvise(fd, (off_t)offset, (off_t)length, POSIX_FADV_WILLNEED);
-    file_fd_put(file);
-    return -err;
+    const int saved = errno, cancel = cancel_off();
+    int err = file_fd_get(file);
+    if (err >= 0) {
+        err = -posix_fadvise(err, (off_t)offset, (off_t)length, POSIX_FADV_WILLNEED);
+        file_fd_put(file);
+    }
+    cancel_restore(cancel);
+    errno = saved;
+    return err;
 }
 
 int64_t mf_file_size(struct mf_file *file)

@@ -5,7 +5,8 @@
 #include "linux/pool.h"
 #include "linux/system.h"
 
-struct budget process_budget = {.bytes_max = UINT64_MAX, .maps_max = UINT64_MAX};
+struct budget process_budget = {
+    .bytes_max = UINT64_MAX, .maps_max = UINT64_MAX, .bytes_limit = UINT64_MAX};
 
 /* A ceiling on two sums: take one, then the other, or none. */
 static bool take64(_Atomic uint64_t *sum, const _Atomic uint64_t *max, uint64_t n)
@@ -120,6 +121,11 @@ static void set_budget(struct budget *budget, const struct mf_pool_limits *limit
     atomic_store_explicit(&budget->maps_max, limits->maps, memory_order_seq_cst);
 }
 
+static void set_bytes_limit(struct budget *budget, uint64_t bytes)
+{
+    atomic_store_explicit(&budget->bytes_limit, bytes, memory_order_seq_cst);
+}
+
 static int create(const struct mf_pool_limits *limits, size_t extent, uint32_t flags,
                   struct mf_pool **out)
 {
@@ -142,6 +148,7 @@ static int create(const struct mf_pool_limits *limits, size_t extent, uint32_t f
         atomic_init(&pool->core.waiting, 1); /* every unpin looks closer: piece_unpin_slow */
     pool->open_max = limits->files;
     set_budget(&pool->budget, limits);
+    set_bytes_limit(&pool->budget, limits->bytes);
     pthread_mutex_init(&pool->files_lock, NULL);
     pthread_cond_init(&pool->files_changed, NULL);
     err = registry_add(pool);
@@ -207,10 +214,12 @@ static int shrink_budget(struct budget *budget, const struct mf_pool_limits *lim
     set_budget(budget, limits);
     while (over(budget) && (only ? pool_shrink(&only->core, 1) : shrink_all(NULL)))
         ;
-    if (!over(budget))
-        return 0;
-    set_budget(budget, &before);
-    return -EBUSY;
+    if (over(budget)) {
+        set_budget(budget, &before);
+        return -EBUSY;
+    }
+    set_bytes_limit(budget, limits->bytes);
+    return 0;
 }
 
 int mf_pool_set_limits(struct mf_pool *pool, const struct mf_pool_limits *limits)
@@ -220,7 +229,7 @@ int mf_pool_set_limits(struct mf_pool *pool, const struct mf_pool_limits *limits
         return -EINVAL;
     if (!pool)
         return shrink_budget(&process_budget, limits, NULL);
-    const int saved = errno;
+    const int saved = errno, cancel = cancel_off();
     pthread_mutex_lock(&pool->files_lock);
     const uint32_t open_before = pool->open_max;
     pool->open_max = limits->files;
@@ -236,6 +245,7 @@ int mf_pool_set_limits(struct mf_pool *pool, const struct mf_pool_limits *limits
         pool->open_max = open_before;
         pthread_mutex_unlock(&pool->files_lock);
     }
+    cancel_restore(cancel);
     errno = saved;
     return err;
 }

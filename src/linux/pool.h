@@ -45,8 +45,10 @@ struct extent {
 /* bytes_mapped and maps are reserved before and given back after, so they are bounds at any time
  * and exact at rest. */
 struct budget {
-    _Atomic uint64_t bytes_max, maps_max;
-    _Atomic uint64_t bytes; /* mapped and copied */
+    _Atomic uint64_t bytes_max, maps_max; /* none are taken beyond */
+    _Atomic uint64_t bytes_limit;         /* a wish beyond can never be granted; it is bytes_max but
+                                             while new limits are tried, which may be in vain */
+    _Atomic uint64_t bytes;               /* mapped and copied */
     _Atomic uint64_t maps;
 };
 
@@ -135,6 +137,20 @@ static inline uint64_t round_up(uint64_t value, uint64_t to)
     return (value + to - 1) & ~(to - 1);
 }
 
+/* Around what may be a cancellation point: a thread that ended there would leave a descriptor, a
+ * slot in transit or a waiting fork behind it. */
+static inline int cancel_off(void)
+{
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    return state;
+}
+
+static inline void cancel_restore(int state)
+{
+    pthread_setcancelstate(state, NULL);
+}
+
 /* thread.c: threads and pools known, fork */
 extern __thread struct thread *thread_self __attribute__((tls_model("initial-exec")));
 extern _Atomic(struct mf_pool *) registry[POOLS_MAX];
@@ -168,7 +184,8 @@ extern struct budget process_budget;
 bool process_make_room(const struct mf_pool *pool, uint64_t bytes, uint64_t maps);
 
 /* file.c */
-/* The descriptor, opened again if need be, kept open until file_fd_put. -errno. */
+/* The descriptor, opened again if need be, kept open until file_fd_put. -errno. All of it between
+ * cancel_off and cancel_restore. */
 int file_fd_get(struct mf_file *file);
 void file_fd_put(struct mf_file *file);
 int file_refresh_size(struct mf_file *file); /* 0, -errno */

@@ -129,7 +129,7 @@ int machine_admit(struct pool *core, uint32_t slot, void *request)
     const struct request *r = request;
     const size_t old = length_of(pool, slot);
     /* Looked up before with other limits: it would stand first in the queue for ever. */
-    if (r->length > atomic_load_explicit(&pool->budget.bytes_max, memory_order_seq_cst))
+    if (r->length > atomic_load_explicit(&pool->budget.bytes_limit, memory_order_seq_cst))
         return -E2BIG;
     return r->length <= old || budget_take(&pool->budget, r->length - old, !old);
 }
@@ -198,7 +198,7 @@ int machine_install(struct pool *core, uint32_t slot, void *request)
 {
     struct mf_pool *pool = pool_of(core);
     const struct request *r = request;
-    const int saved = errno;
+    const int saved = errno, cancel = cancel_off();
     const size_t old = length_of(pool, slot);
     const size_t more = r->length > old ? r->length - old : 0; /* reserved by machine_admit */
     detach(pool, slot);
@@ -226,6 +226,7 @@ int machine_install(struct pool *core, uint32_t slot, void *request)
         attach(pool, slot, r);
     }
     PROBE(pool_miss, pool, slot, r->offset, r->length, err);
+    cancel_restore(cancel);
     errno = saved;
     return err;
 }

@@ -76,13 +76,8 @@ ssize_t mf_read(struct mf_file *file, uint64_t offset, void *buffer, size_t leng
     return n;
 }
 
-ssize_t mf_write(struct mf_file *file, uint64_t offset, const void *buffer, size_t length)
+static ssize_t write_file(struct mf_file *file, uint64_t offset, const void *buffer, size_t length)
 {
-    if (offset > INT64_MAX)
-        return -EINVAL;
-    if (!file->write)
-        return -EBADF;
-    const int saved = errno;
     const int fd = file_fd_get(file);
     if (fd < 0)
         return fd;
@@ -90,10 +85,23 @@ ssize_t mf_write(struct mf_file *file, uint64_t offset, const void *buffer, size
     do
         n = pwrite(fd, buffer, length, (off_t)offset);
     while (n < 0 && errno == EINTR);
-    const ssize_t result = n < 0 ? -errno : n;
+    if (n < 0)
+        n = -errno;
     file_fd_put(file);
+    return n;
+}
+
+ssize_t mf_write(struct mf_file *file, uint64_t offset, const void *buffer, size_t length)
+{
+    if (offset > INT64_MAX)
+        return -EINVAL;
+    if (!file->write)
+        return -EBADF;
+    const int saved = errno, cancel = cancel_off();
+    const ssize_t n = write_file(file, offset, buffer, length);
+    cancel_restore(cancel);
     if (n > 0 && offset + (uint64_t)n > atomic_load_explicit(&file->size, memory_order_relaxed))
         file_refresh_size(file);
     errno = saved;
-    return result;
+    return n;
 }

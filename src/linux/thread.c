@@ -93,6 +93,7 @@ static struct mf_pool *pool_at(uint32_t index)
 
 static void fork_prepare(void)
 {
+    const int cancel = cancel_off();
     pthread_mutex_lock(&registry_lock);
     for (uint32_t i = 0; i < POOLS_MAX; i++)
         if (pool_at(i)) {
@@ -101,6 +102,7 @@ static void fork_prepare(void)
             while (pool_at(i)->files_in_transit)
                 pthread_cond_wait(&pool_at(i)->files_changed, &pool_at(i)->files_lock);
         }
+    cancel_restore(cancel);
 }
 
 static void fork_parent(void)

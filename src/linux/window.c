@@ -75,7 +75,7 @@ int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool writ
         bytes = UINT64_C(1) << (64 - __builtin_clzll(bytes - 1));
     if (bytes > span << shift)
         bytes = span << shift;
-    const uint64_t limit = atomic_load_explicit(&pool->budget.bytes_max, memory_order_relaxed);
+    const uint64_t limit = atomic_load_explicit(&pool->budget.bytes_limit, memory_order_relaxed);
     if (bytes > limit)
         return locate_tight(file, offset, length, write, limit, piece);
     piece->key = piece_key(file, first, span, write);
@@ -180,7 +180,7 @@ static int take_copy_locked(struct mf_pool *pool, size_t bytes)
 /* Counted in the budget; for idle extents' bytes if need be. The thread notes it for fork. */
 static int reserve_copy(struct mf_pool *pool, size_t bytes)
 {
-    if (bytes > atomic_load_explicit(&pool->budget.bytes_max, memory_order_relaxed))
+    if (bytes > atomic_load_explicit(&pool->budget.bytes_limit, memory_order_relaxed))
         return -E2BIG;
     thread_record();
     for (;;) {
@@ -218,6 +218,8 @@ static void release_copy(struct mf_pool *pool, size_t bytes, struct mf_window *w
 static int pin_copy(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
                     struct mf_window *w)
 {
+    if (flags & MF_IF_MAPPED)
+        return -EAGAIN;
     struct mf_pool *pool = file->pool;
     int err = reserve_copy(pool, length + 1);
     if (err)
@@ -309,6 +311,8 @@ static int pin_if_mapped(struct mf_file *file, uint64_t offset, size_t length, u
 static int pin_mapped(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
                       uint64_t deadline, struct mf_window *w)
 {
+    if (flags & MF_IF_MAPPED)
+        return pin_if_mapped(file, offset, length, flags, w);
     struct piece piece;
     int err = piece_locate(file, offset, length, flags & MF_WRITE, &piece);
     if (err)
@@ -336,6 +340,25 @@ static int pin_mapped(struct mf_file *file, uint64_t offset, size_t length, uint
     return err;
 }
 
+/* Whether the byte after the window is 0. It is not where somebody has written there through a
+ * mapping: the file system clears it only when it writes the page. */
+static bool is_zero_after(const struct mf_window *w)
+{
+    char byte = 1;
+    return mf_copy(&byte, (const char *)w->data + w->length, 1) == 1 && !byte;
+}
+
+/* Of a piece that ends at the end of the file, and within a page. */
+static int pin_with_zero(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
+                         uint64_t deadline, struct mf_window *w)
+{
+    const int err = pin_mapped(file, offset, length, flags, deadline, w);
+    if (err || w->flags & MF_WINDOW_COPY || is_zero_after(w))
+        return err;
+    mf_window_unpin(w);
+    return pin_copy(file, offset, length, flags, w);
+}
+
 static int __attribute__((noinline))
 pin_generic(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags, uint64_t deadline,
             struct mf_window *w)
@@ -348,14 +371,13 @@ pin_generic(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags
     if (flags & (MF_CHECK_SIZE | MF_ZERO_END) || end > size_seen(file))
         err = file_check_range(file, end);
     if (!err) {
-        const bool zero_beyond = flags & MF_ZERO_END && end == size_seen(file) &&
-                                 (!length || (end & (system_page - 1)) == 0);
-        if (!length && !zero_beyond)
+        const bool zero = flags & MF_ZERO_END && end == size_seen(file);
+        if (!length && !zero)
             fill_empty(w, file->pool, flags);
-        else if (flags & MF_IF_MAPPED)
-            err = zero_beyond ? -EAGAIN : pin_if_mapped(file, offset, length, flags, w);
-        else if (zero_beyond || file->copy_only)
+        else if (file->copy_only || (zero && (!length || (end & (system_page - 1)) == 0)))
             err = pin_copy(file, offset, length, flags, w);
+        else if (zero)
+            err = pin_with_zero(file, offset, length, flags, deadline, w);
         else
             err = pin_mapped(file, offset, length, flags, deadline, w);
     }
@@ -437,10 +459,11 @@ int mf_window_sync(const struct mf_window *w)
         return -EACCES;
     if (slot_of(w) == ANY_SLOT)
         return 0;
-    const int saved = errno;
+    const int saved = errno, cancel = cancel_off();
     const uintptr_t start = (uintptr_t)w->data & ~(uintptr_t)(system_page - 1);
     const uintptr_t end = round_up((uintptr_t)w->data + w->length, system_page);
     int err = msync((void *)start, end - start, MS_SYNC) == 0 ? 0 : -errno;
+    cancel_restore(cancel);
     if (!err && extent_failed(pool_of(w), slot_of(w)))
         err = -EIO;
     errno = saved;

@@ -41,6 +41,28 @@ static void an_empty_window_at_any_end_has_its_zero_byte(void **state)
     end(pool, file);
 }
 
+static void the_zero_byte_is_there_whatever_a_writer_has_put_after_the_end(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(64 * page, 4, 4, page);
+    const char *path = make_bytes("a", 100, 1);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    char *map = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(map != MAP_FAILED);
+    struct mf_file *file = open_file(pool, path, 0);
+    struct mf_window w = {0};
+    for (int dirty = 0; dirty < 2; dirty++) {
+        assert_int_equal(mf_window_pin(file, 50, 50, MF_ZERO_END, MF_NOWAIT, &w), 0);
+        assert_bytes(w.data, 50, 50, 1);
+        assert_int_equal(((const char *)w.data)[50], 0);
+        assert_int_equal(mf_window_unpin(&w), 0);
+        map[100] = 'x';
+    }
+    munmap(map, page);
+    close(fd);
+    end(pool, file);
+}
+
 static void what_the_kernel_does_not_map_is_copied_if_allowed(void **state)
 {
     (void)state;
@@ -167,16 +189,67 @@ static void local_windows_end_with_their_thread(void **state)
     end(pool, the_file);
 }
 
+/* Calls all that may open, close, read or wait; what it did is undone by whoever finds it. */
+static void *use_all_while_cancelled(void *untouched)
+{
+    pthread_cancel(pthread_self()); /* takes effect at the first cancellation point */
+    struct mf_pool *pool = make_pool(4 * page, 2, 1, 2 * page);
+    struct mf_file *a = open_file(pool, path_of("a"), MF_FILE_WRITE);
+    struct mf_file *b = open_file(pool, path_of("b"), MF_FILE_WRITE);
+    char buffer[9];
+    for (unsigned i = 0; i < 12; i++) {
+        struct mf_file *file = i % 2 ? a : b;
+        const uint64_t offset = i % 3 * 2 * page;
+        const uint32_t flags = i % 4 == 0 ? MF_WRITE : i % 4 == 1 ? MF_MAY_COPY : MF_CHECK_SIZE;
+        struct mf_window w = {0}, local = {0};
+        assert_int_equal(mf_window_pin(file, offset, 9, flags, MF_FOREVER, &w), 0);
+        assert_int_equal(mf_local_pin(file, offset, 9, &local), 0);
+        assert_int_equal(mf_read(file, offset, buffer, 9, MF_CHECK_SIZE), 9);
+        assert_int_equal(mf_write(file, offset, buffer, 9), 9);
+        assert_int_equal(mf_file_size(file), 6 * page);
+        assert_int_equal(mf_file_prefetch(file, 0, page), 0);
+        assert_int_equal(mf_window_check(&w), 0);
+        assert_int_equal(mf_window_sync(&w), flags & MF_WRITE ? 0 : -EACCES);
+        assert_int_equal(mf_local_unpin(&local), 0);
+        assert_int_equal(mf_window_unpin(&w), 0);
+    }
+    const struct mf_pool_limits limits = {2 * page, 1, 1};
+    assert_int_equal(mf_pool_set_limits(pool, &limits), 0);
+    assert_int_equal(mf_file_forget(a), 0);
+    assert_int_equal(mf_file_close(a), 0);
+    end(pool, b);
+    *(bool *)untouched = true;
+    pthread_testcancel();
+    *(bool *)untouched = false;
+    return NULL;
+}
+
+static void no_call_is_a_cancellation_point(void **state)
+{
+    (void)state;
+    make_bytes("a", 6 * page, 1);
+    make_bytes("b", 6 * page, 2);
+    bool untouched = false;
+    void *result;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, use_all_while_cancelled, &untouched), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+    assert_true(untouched);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(where_a_copy_has_no_room_a_map_serves),
         cmocka_unit_test(an_empty_window_at_any_end_has_its_zero_byte),
+        cmocka_unit_test(the_zero_byte_is_there_whatever_a_writer_has_put_after_the_end),
         cmocka_unit_test(what_the_kernel_does_not_map_is_copied_if_allowed),
         cmocka_unit_test(a_struct_in_use_is_refused_whoever_pinned_it),
         cmocka_unit_test(a_window_outlives_its_closed_file_in_every_respect),
         cmocka_unit_test(copies_under_way_do_not_show_as_maps),
         cmocka_unit_test(local_windows_end_with_their_thread),
+        cmocka_unit_test(no_call_is_a_cancellation_point),
     };
     return cmocka_run_group_tests(tests, begin_directory, end_directory);
 }

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 
 /* cmocka has a SIGBUS handler of its own, and sets it before each test. */
 static struct sigaction ours;
@@ -261,6 +262,14 @@ static void touch_with_the_signal_blocked(void)
     (void)*(volatile const char *)w.data;
 }
 
+/* A page that went bad and that nobody has touched yet: asynchronous, though of a fault's code. */
+static void tell_of_a_bad_page(void)
+{
+    siginfo_t info = {.si_signo = SIGBUS, .si_code = BUS_MCEERR_AO};
+    if (syscall(SYS_rt_sigqueueinfo, getpid(), SIGBUS, &info) != 0)
+        _exit(98);
+}
+
 /* A sanitizer's handler is the one that was there before ours; it reports and exits. */
 static bool killed(int status)
 {
@@ -272,7 +281,7 @@ static void a_fault_anywhere_else_kills_as_without_us(void **state)
     (void)state;
     use_our_handler();
     void (*const deeds[])(void) = {touch_a_foreign_map, touch_after_unpin, send_the_signal,
-                                   touch_with_the_signal_blocked};
+                                   tell_of_a_bad_page, touch_with_the_signal_blocked};
     for (unsigned i = 0; i < sizeof(deeds) / sizeof(deeds[0]); i++) {
         if (emulated() && deeds[i] == touch_with_the_signal_blocked)
             continue; /* an emulator does not die of it */
@@ -328,6 +337,7 @@ static int chain_main(const char *what)
             return 3;
     if (strcmp(what, "ignore") == 0) {
         raise(SIGBUS); /* ignored */
+        tell_of_a_bad_page();
         (void)*(volatile char *)foreign;
         return 4; /* not reached: a fault cannot be ignored */
     }

@@ -100,6 +100,46 @@ static void who_waits_for_more_than_lowered_limits_allow_is_refused(void **state
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
+static _Atomic bool limits_stop;
+
+static void *set_limits_in_vain(void *pool)
+{
+    const struct mf_pool_limits too_low = {EXTENT_PAGES * page, 16, 4};
+    while (!atomic_load(&limits_stop))
+        if (mf_pool_set_limits(pool, &too_low) != -EBUSY)
+            return pool;
+    return NULL;
+}
+
+static void limits_tried_in_vain_refuse_nobody(void **state)
+{
+    (void)state;
+    const uint64_t extent = EXTENT_PAGES * page;
+    struct mf_pool *pool = make_pool(8 * extent, 16, 4, extent);
+    struct mf_file *file = open_file(pool, make_bytes("a", 8 * extent, 1), 0);
+    struct mf_window held[2] = {{0}}, w = {0};
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(mf_window_pin(file, i * extent, 1, 0, MF_NOWAIT, &held[i]), 0);
+    atomic_store(&limits_stop, false);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, set_limits_in_vain, pool), 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        /* Of two extents: evicted and mapped again all the time. */
+        assert_int_equal(mf_window_pin(file, (3 + i % 4) * extent, 2 * extent - i % 4 * extent / 3,
+                                       0, MF_FOREVER, &w),
+                         0);
+        assert_int_equal(mf_window_unpin(&w), 0);
+    }
+    atomic_store(&limits_stop, true);
+    void *result;
+    pthread_join(thread, &result);
+    assert_null(result);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(mf_window_unpin(&held[i]), 0);
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 static const struct mf_pool_limits no_cap = {UINT64_MAX, 65536, 1};
 
 static void idle_extents_of_other_pools_go_for_the_process_wide_cap(void **state)
@@ -182,6 +222,7 @@ int main(void)
         cmocka_unit_test(a_copy_given_back_wakes_who_waits_for_its_bytes),
         cmocka_unit_test(raised_limits_wake_who_waits),
         cmocka_unit_test(who_waits_for_more_than_lowered_limits_allow_is_refused),
+        cmocka_unit_test(limits_tried_in_vain_refuse_nobody),
         cmocka_unit_test(idle_extents_of_other_pools_go_for_the_process_wide_cap),
         cmocka_unit_test(pools_may_be_destroyed_while_the_process_wide_cap_changes),
     };

@@ -80,6 +80,7 @@ static void bad_input_is_refused_and_changes_nothing(void **state)
     assert_null(mf_window_data_mut(&w));
     assert_int_equal(mf_file_open(pool, path_of("b"), 1u << 9, &none), -EINVAL);
     assert_int_equal(mf_file_open(pool, path_of("missing"), 0, &none), -ENOENT);
+    assert_int_equal(mf_file_open(pool, "", 0, &none), -ENOENT);
     assert_int_equal(mf_file_open(pool, directory, 0, &none), -EISDIR);
     assert_int_equal(mf_file_open(pool, directory, MF_FILE_WRITE, &none), -EISDIR);
     assert_int_equal(mkfifo(path_of("fifo"), 0600), 0);
