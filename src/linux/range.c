@@ -176,7 +176,7 @@ static long advise_copied(uintptr_t start, uintptr_t end, int advice)
     case MADV_WIPEONFORK:
         return -EINVAL;
     case MADV_REMOVE:
-        return is_locked(start, end) ? -EINVAL : -EACCES;
+        return is_locked(start, start + layer.page) ? -EINVAL : -EACCES; /* it goes no further */
     default:
         return sys_madvise(start, end - start, advice);
     }
