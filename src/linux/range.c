@@ -90,7 +90,9 @@ static long protect_ours(uintptr_t start, uintptr_t end, int protection, int key
         return -EACCES;
     if (range_mark_changed(start, visible, plain ? CHANGED_PROTECTION : CHANGED_FOR_GOOD) != 0)
         return -ENOMEM;
-    const long result = raw_protect(start, visible - start, protection, key);
+    long result = raw_protect(start, visible - start, protection, key);
+    if (result == -ENOMEM && spare_release())
+        result = raw_protect(start, visible - start, protection, key);
     return result == 0 && visible < end ? -ENOMEM : result;
 }
 

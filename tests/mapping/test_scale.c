@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Numbers of pieces that end a plain program at vm.max_map_count. */
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include "helpers.h"
@@ -71,12 +72,78 @@ static void many_small_files_mapped_private_and_kept(void **state)
     }
 }
 
+static void *thread_main(void *argument)
+{
+    return argument;
+}
+
+static bool can_go_on(void)
+{
+    pthread_t thread;
+    void *back;
+    char token;
+    if (pthread_create(&thread, NULL, thread_main, &token) != 0 ||
+        pthread_join(thread, &back) != 0 || back != &token)
+        return false;
+    for (int i = 0; i < 20; i++)
+        if (malloc((size_t)64 << 20) == NULL)
+            return false;
+    return true;
+}
+
+static unsigned map_until_refused(int fd)
+{
+    unsigned count = 0;
+    while (count < RANDOM) {
+        pieces[count] = mf_mmap(NULL, 4 * P, PROT_READ, MAP_SHARED, fd, 0);
+        if (pieces[count] == MAP_FAILED)
+            break;
+        count++;
+    }
+    return count;
+}
+
+/* Shared pieces of more files than the limit have no fold; here one is never promoted. */
+static void at_the_limit_threads_memory_and_changes_of_parts_still_work(void **state)
+{
+    (void)state;
+    struct mf_map_options before, options;
+    mf_map_get_options(&before);
+    options = before;
+    options.promote_pieces = 1;
+    assert_int_equal(mf_map_set_options(&options), 0);
+    const int fd = file_make(16), other = file_make(4);
+    char *folded = map_pages(fd, RW, MAP_SHARED, 0, 12);
+    assert_int_equal(kind_at(folded), MF_MAP_CARVED);
+    options.promote_pieces = 1 << 20;
+    assert_int_equal(mf_map_set_options(&options), 0);
+    const unsigned count = map_until_refused(other);
+    assert_int_equal(errno, ENOMEM);
+    if (count < RANDOM) { /* vm.max_map_count is not out of reach */
+        assert_true(can_go_on());
+        assert_int_equal(mf_mprotect(folded + 3 * P, P, PROT_READ), 0);
+        assert_int_equal(mf_munmap(folded + 6 * P, P), 0);
+        assert_int_equal(mf_munmap(pieces[count / 2] + P, P), 0);
+        assert_ptr_equal(mf_mmap(NULL, P, PROT_READ, MAP_SHARED, other, 0), MAP_FAILED);
+        assert_int_equal(errno, ENOMEM);
+        for (unsigned i = 0; i < 1000; i++)
+            unmap_pages(pieces[i], 4);
+        for (unsigned i = 0; i < 500; i++)
+            pieces[i] = map_pages(other, PROT_READ, MAP_SHARED, 0, 4);
+    }
+    for (unsigned i = count == RANDOM ? 0 : 1000; i < count; i++)
+        unmap_pages(pieces[i], 4);
+    unmap_pages(folded, 12);
+    assert_int_equal(mf_map_set_options(&before), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_page_of_a_file_by_a_call_of_its_own_in_both_orders),
         cmocka_unit_test(pieces_of_many_sizes_at_random_offsets),
         cmocka_unit_test(many_small_files_mapped_private_and_kept),
+        cmocka_unit_test(at_the_limit_threads_memory_and_changes_of_parts_still_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
