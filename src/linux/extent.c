@@ -263,7 +263,7 @@ static int area_retire(struct extent *extent, const struct mf_area *area)
 {
     if (mf_space_reserve(extent->live, 2) != 0)
         return -ENOMEM;
-    const long result = sys_munmap(area->start, area->length);
+    const long result = kernel_unmap(area->start, area->length);
     if (sys_failed(result))
         return (int)result;
     if (tag_state(area) == STATE_LIVE)
@@ -366,7 +366,7 @@ static int extent_punch(struct extent *extent, uintptr_t start, uintptr_t end)
         }
         if (mf_space_reserve(extent->live, 4) != 0)
             return -ENOMEM;
-        const long result = sys_munmap(at, to - at);
+        const long result = kernel_unmap(at, to - at);
         if (sys_failed(result))
             return (int)result;
         extent_make_foreign(extent, at, to);

@@ -178,6 +178,11 @@ uint64_t layer_now_ms(void);
 void memory_prepare(void);
 const struct mf_alloc *layer_memory(void);
 
+/* spare.c: kernel maps for when the process has no more */
+void spare_prepare(void);
+bool spare_release(void);
+bool spare_refuses(void);
+
 /* extent.c: the address ranges */
 long extent_map(size_t length, int protection, int flags, int fd);
 struct extent *extent_at_or_above(uintptr_t address); /* the first that ends above address */
@@ -209,6 +214,7 @@ int extents_dissolve(void);
 
 /* mapping.c */
 long range_unmap(uintptr_t start, uintptr_t end);
+long kernel_unmap(uintptr_t start, size_t length);
 long pass_mmap(const struct request *request, size_t length);
 
 /* dirty.c: dropping the private pages of what was released */

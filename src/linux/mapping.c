@@ -90,8 +90,11 @@ static long map_plainly(const struct request *request, size_t length, enum mf_pa
 {
     const bool count =
         reason != MF_PASS_FLAGS && reason != MF_PASS_FILE && reason != MF_PASS_LOCKED;
-    long result = raw_mmap(request, length);
+    long result = count && spare_refuses() ? -ENOMEM : raw_mmap(request, length);
     if (result == -ENOMEM && extents_now() != 0 && address_space_is_limited() && dissolve())
+        result = raw_mmap(request, length);
+    /* The maps that a file mapping has met the limit with are for others. */
+    if (result == -ENOMEM && spare_release() && !count)
         result = raw_mmap(request, length);
     if (sys_failed(result)) {
         if (result == -ENOMEM)
@@ -111,6 +114,7 @@ static long map_plainly(const struct request *request, size_t length, enum mf_pa
         lock_give_up();
     if (count) {
         memory_prepare();
+        spare_prepare();
         plain_add(start, request->length, identified ? class_get(request) : NULL);
     } else {
         plain_remove(start, end);
@@ -242,6 +246,13 @@ void *mf_mmap(void *address, size_t length, int protection, int flags, int fd, o
     return (void *)result;
 }
 
+/* The middle of a kernel map costs another one. */
+long kernel_unmap(uintptr_t start, size_t length)
+{
+    const long result = sys_munmap(start, length);
+    return result == -ENOMEM && spare_release() ? sys_munmap(start, length) : result;
+}
+
 /*
  * Unmaps a range that touches extents. What lies outside of them goes first and from the top down,
  * since of that the kernel may refuse a part: beyond the end of the address space, or at the limit
@@ -253,12 +264,12 @@ long range_unmap(uintptr_t start, uintptr_t end)
     uintptr_t to = end;
     for (uint32_t i = extents_below(end); i-- > 0 && extent_end(layer.sorted[i]) > start;) {
         const uintptr_t from = extent_end(layer.sorted[i]);
-        const long result = from < to ? sys_munmap(from, to - from) : 0;
+        const long result = from < to ? kernel_unmap(from, to - from) : 0;
         if (sys_failed(result))
             return result;
         to = layer.sorted[i]->start;
     }
-    const long result = start < to ? sys_munmap(start, to - start) : 0;
+    const long result = start < to ? kernel_unmap(start, to - start) : 0;
     if (sys_failed(result))
         return result;
     const uint64_t before = layer.stats.live_bytes;
@@ -285,7 +296,7 @@ static long unmap(uintptr_t start, size_t length)
     }
     plain_remove(start, end);
     layer_leave();
-    return sys_munmap(start, length);
+    return kernel_unmap(start, length);
 }
 
 int mf_munmap(void *address, size_t length)

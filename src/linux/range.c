@@ -90,7 +90,9 @@ static long protect_ours(uintptr_t start, uintptr_t end, int protection, int key
         return -EACCES;
     if (range_mark_changed(start, visible, plain ? CHANGED_PROTECTION : CHANGED_FOR_GOOD) != 0)
         return -ENOMEM;
-    const long result = raw_protect(start, visible - start, protection, key);
+    long result = raw_protect(start, visible - start, protection, key);
+    if (result == -ENOMEM && spare_release())
+        result = raw_protect(start, visible - start, protection, key);
     return result == 0 && visible < end ? -ENOMEM : result;
 }
 
@@ -176,7 +178,7 @@ static long advise_copied(uintptr_t start, uintptr_t end, int advice)
     case MADV_WIPEONFORK:
         return -EINVAL;
     case MADV_REMOVE:
-        return is_locked(start, end) ? -EINVAL : -EACCES;
+        return is_locked(start, start + layer.page) ? -EINVAL : -EACCES; /* it goes no further */
     default:
         return sys_madvise(start, end - start, advice);
     }

@@ -118,6 +118,24 @@ static void dontneed_brings_the_bytes_of_the_file_back(void **state)
     unmap_deep(pieces, 3);
 }
 
+static void advice_stops_at_what_is_locked_as_in_the_kernel(void **state)
+{
+    (void)state;
+    const int fd = file_make(8);
+    char *pieces[DEEP];
+    map_deep(fd, RW, 0, 4, pieces);
+    char *piece = pieces[DEEP - 1];
+    assert_int_equal(mf_mlock(piece + 2 * P, P), 0);
+    assert_int_equal(mf_madvise(piece, 4 * P, MADV_REMOVE), -1);
+    assert_int_equal(errno, EACCES);
+    assert_int_equal(mf_madvise(piece + 2 * P, 2 * P, MADV_REMOVE), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(mf_madvise(piece, 4 * P, MADV_DONTNEED), -1);
+    assert_int_equal(errno, EINVAL);
+    unmap_deep(pieces, 4);
+    close(fd);
+}
+
 static void a_copy_grows_into_the_bytes_of_the_file(void **state)
 {
     (void)state;
@@ -313,6 +331,7 @@ int main(void)
         cmocka_unit_test(the_bytes_behind_the_end_of_the_file_are_zero),
         cmocka_unit_test(a_piece_that_reaches_past_the_end_is_not_copied),
         cmocka_unit_test(dontneed_brings_the_bytes_of_the_file_back),
+        cmocka_unit_test(advice_stops_at_what_is_locked_as_in_the_kernel),
         cmocka_unit_test(a_copy_grows_into_the_bytes_of_the_file),
         cmocka_unit_test(copies_respect_their_limit),
         cmocka_unit_test(a_child_and_its_parent_have_their_own_copies),

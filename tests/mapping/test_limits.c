@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Limits of the process, and requests that are wrong: folding never makes them worse. */
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include "helpers.h"
@@ -149,6 +150,22 @@ __attribute__((unused)) static bool with_all_memory_locked(void)
     return right && mf_munmap(before, P) == 0 && mf_munmap(piece, P) == 0;
 }
 
+/* The layer reads 2 where it looks; the machine is left as it is. */
+static bool where_memory_is_never_overcommitted(void)
+{
+    char name[] = "./mode-XXXXXX";
+    const int mode = mkstemp(name);
+    const int fd = file_make(4);
+    if (write(mode, "2\n", 2) != 2 || unshare(CLONE_NEWNS) != 0 ||
+        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount(name, "/proc/sys/vm/overcommit_memory", NULL, MS_BIND, NULL) != 0)
+        return unlink(name) == 0; /* not allowed here */
+    unlink(name);
+    char *reading = mf_mmap(NULL, P, PROT_READ, MAP_PRIVATE, fd, P);
+    return map_and_check(fd, MF_MAP_PASSED) && reading != MAP_FAILED &&
+           kind_at(reading) == MF_MAP_CARVED && mf_munmap(reading, P) == 0;
+}
+
 static bool after_unshared_pids(void)
 {
     const int fd = file_make(4);
@@ -173,6 +190,7 @@ static void limits_are_respected(void **state)
 #endif
     in_child(without_spare_descriptors);
     in_child(after_unshared_pids);
+    in_child(where_memory_is_never_overcommitted);
 }
 
 static void a_strict_layer_makes_unmapped_memory_fault(void **state)

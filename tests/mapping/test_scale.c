@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Numbers of pieces that end a plain program at vm.max_map_count. */
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include "helpers.h"
@@ -8,6 +9,16 @@ enum { RW = PROT_READ | PROT_WRITE, PIECES = 80000, FILES = 70000, RANDOM = 3000
 
 static char *pieces[RANDOM];
 static unsigned sizes[RANDOM];
+
+static long kernel_maps_limit(void)
+{
+    long limit = 0;
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%ld", &limit), 1);
+    fclose(file);
+    return limit;
+}
 
 static int sparse_file(uint64_t bytes)
 {
@@ -71,12 +82,135 @@ static void many_small_files_mapped_private_and_kept(void **state)
     }
 }
 
+/* Each page with another protection than the one before it. */
+static bool maps_use_up(unsigned count)
+{
+    char *region = mmap(NULL, (size_t)count * P, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    for (unsigned i = 0; region != MAP_FAILED && i < count; i += 2)
+        if (mprotect(region + (size_t)i * P, P, PROT_READ) != 0)
+            return false;
+    return region != MAP_FAILED;
+}
+
+static bool is_kind(const char *piece, enum mf_map_kind kind)
+{
+    struct mf_map_info info;
+    return mf_map_query(piece, &info) == 0 && info.kind == kind;
+}
+
+static bool snapshots_are_as_told(int fd)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const int reader = open(path, O_RDONLY | O_CLOEXEC);
+    struct mf_map_options options;
+    mf_map_get_options(&options);
+    for (int i = 0; i < 7; i++) /* files are not looked at before there are a few pieces */
+        if (mf_mmap(NULL, P, RW, MAP_SHARED, fd, 0) == MAP_FAILED)
+            return false;
+    char *live = mf_mmap(NULL, P, PROT_READ, MAP_SHARED, reader, P);
+    options.snapshot = 1;
+    if (mf_map_set_options(&options) != 0 || !is_kind(live, MF_MAP_PASSED))
+        return false;
+    char *writable = mf_mmap(NULL, P, PROT_READ, MAP_SHARED, fd, P);
+    char *copy = mf_mmap(NULL, P, PROT_READ, MAP_SHARED, reader, P);
+    if (!is_kind(writable, MF_MAP_PASSED) || !is_kind(copy, MF_MAP_COPIED) || !page_is(copy, 1))
+        return false;
+    if (mf_mprotect(copy, P, RW) != -1 || errno != EACCES)
+        return false;
+    return pwrite(fd, "x", 1, P) == 1 && live[0] == 'x' && writable[0] == 'x' && page_is(copy, 1) &&
+           mf_munmap(copy, P) == 0;
+}
+
+static void a_snapshot_is_a_copy_of_what_is_shared_and_read_only(void **state)
+{
+    (void)state;
+    if (kernel_maps_limit() > 70000)
+        skip(); /* half of it is more than is used up here */
+    const int fd = file_make(4);
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(maps_use_up(40000) && snapshots_are_as_told(fd) ? 0 : 1);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    close(fd);
+}
+
+static void *thread_main(void *argument)
+{
+    return argument;
+}
+
+static bool can_go_on(void)
+{
+    pthread_t thread;
+    void *back;
+    char token;
+    if (pthread_create(&thread, NULL, thread_main, &token) != 0 ||
+        pthread_join(thread, &back) != 0 || back != &token)
+        return false;
+    for (int i = 0; i < 20; i++)
+        if (malloc((size_t)64 << 20) == NULL)
+            return false;
+    return true;
+}
+
+static unsigned map_until_refused(int fd)
+{
+    unsigned count = 0;
+    while (count < RANDOM) {
+        pieces[count] = mf_mmap(NULL, 4 * P, PROT_READ, MAP_SHARED, fd, 0);
+        if (pieces[count] == MAP_FAILED)
+            break;
+        count++;
+    }
+    return count;
+}
+
+/* Shared pieces of more files than the limit have no fold; here one is never promoted. */
+static void at_the_limit_threads_memory_and_changes_of_parts_still_work(void **state)
+{
+    (void)state;
+    struct mf_map_options before, options;
+    mf_map_get_options(&before);
+    options = before;
+    options.promote_pieces = 1;
+    assert_int_equal(mf_map_set_options(&options), 0);
+    const int fd = file_make(16), other = file_make(4);
+    char *folded = map_pages(fd, RW, MAP_SHARED, 0, 12);
+    assert_int_equal(kind_at(folded), MF_MAP_CARVED);
+    options.promote_pieces = 1 << 20;
+    assert_int_equal(mf_map_set_options(&options), 0);
+    const unsigned count = map_until_refused(other);
+    assert_int_equal(errno, ENOMEM);
+    if (count < RANDOM) { /* vm.max_map_count is not out of reach */
+        assert_true(can_go_on());
+        assert_int_equal(mf_mprotect(folded + 3 * P, P, PROT_READ), 0);
+        assert_int_equal(mf_munmap(folded + 6 * P, P), 0);
+        assert_int_equal(mf_munmap(pieces[count / 2] + P, P), 0);
+        assert_ptr_equal(mf_mmap(NULL, P, PROT_READ, MAP_SHARED, other, 0), MAP_FAILED);
+        assert_int_equal(errno, ENOMEM);
+        for (unsigned i = 0; i < 1000; i++)
+            unmap_pages(pieces[i], 4);
+        for (unsigned i = 0; i < 500; i++)
+            pieces[i] = map_pages(other, PROT_READ, MAP_SHARED, 0, 4);
+    }
+    for (unsigned i = count == RANDOM ? 0 : 1000; i < count; i++)
+        unmap_pages(pieces[i], 4);
+    unmap_pages(folded, 12);
+    assert_int_equal(mf_map_set_options(&before), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_snapshot_is_a_copy_of_what_is_shared_and_read_only),
         cmocka_unit_test(each_page_of_a_file_by_a_call_of_its_own_in_both_orders),
         cmocka_unit_test(pieces_of_many_sizes_at_random_offsets),
         cmocka_unit_test(many_small_files_mapped_private_and_kept),
+        cmocka_unit_test(at_the_limit_threads_memory_and_changes_of_parts_still_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
