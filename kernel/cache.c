@@ -35,7 +35,6 @@ static struct share {
     uint32_t fresh;        /* of them, how many were ever used */
     uint32_t hand;
     uint32_t empty[BATCH], empties; /* places evicted and not used again yet */
-    uint32_t reads;
 } shares[CPUS_MAX] __attribute__((aligned(64)));
 
 static _Atomic uint32_t entries[CACHE_FILE_PAGES];
@@ -113,7 +112,6 @@ static uint32_t take_from(struct share *share)
         evict_locked(share);
     if (share->empties)
         at = share->empty[--share->empties];
-    share->reads += at != NOWHERE;
     spin_unlock(&share->lock);
     return at;
 }
@@ -178,12 +176,4 @@ void cache_put(uint32_t index, bool local)
     /* The page is mapped, so its entry is what it was, but perhaps for MOVING. */
     const uint32_t entry = atomic_load_explicit(&entries[index], memory_order_relaxed) & ~MOVING;
     kunmap(places[entry - 1].page);
-}
-
-uint32_t cache_reads(void)
-{
-    uint32_t reads = 0;
-    for (unsigned i = 0; i < cpu_count; i++)
-        reads += shares[i].reads;
-    return reads;
 }
