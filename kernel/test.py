@@ -172,7 +172,7 @@ def check_elsewhere():
                f"{everything} ops=500 barrier=fence slots=128", "-c", "32")
     for barrier in "ipi", "fence":
         check_boot(f"everything on two processors that run in parallel: barrier={barrier}",
-                   f"run=read1,zipf,verify,exhaust,copyuser slots=64 ops=1000 frames=1000 "
+                   f"run=read1,zipf,verify,exhaust,copyuser slots=64 ops=400 frames=400 "
                    f"barrier={barrier}", "-c", "2", "-p")
     check_boot("more pins than slots, on four processors in parallel",
                "run=exhaust,copyuser slots=64 ops=100", "-c", "4", "-p")
