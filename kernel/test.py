@@ -117,7 +117,7 @@ def check_worst_steps():
     for pool in "core", "2002":
         for slots in 64, 512, 4096:
             boot = check_boot(f"hot pages with half of {slots} slots held: pool={pool}",
-                              f"run=zipf ops=1500 pages=16384 held=50 slots={slots} pool={pool}")
+                              f"run=zipf ops=1500 pages=16384 held=50 slots={slots} pool={pool}", "-i")
             worst[pool, slots] = boot.line("zipf")["lock_steps_max"]
     check("the worst steps under the core's lock stay the same from 64 to 4096 slots",
           worst["core", 64] == worst["core", 512] == worst["core", 4096] <= 32, worst)
@@ -142,14 +142,15 @@ def check_verify():
 
 
 def check_waiting():
-    core = check_boot("more pins than slots: pool=core", "run=exhaust slots=64")
-    check_boot("more pins than slots: pool=2002", "run=exhaust slots=64 pool=2002")
+    core = check_boot("more pins than slots: pool=core", "run=exhaust slots=64", "-i")
+    check_boot("more pins than slots: pool=2002", "run=exhaust slots=64 pool=2002",
+               "-i")
     line = core.line("exhaust_order")
     check("waiters get on in the order in which they came",
           line["in_order"] == line["waiters"] and line["waiters"] >= 48, line)
     for pool in "core", "2002":
         boot = check_boot(f"copies sleep in their page faults with the page mapped: pool={pool}",
-                          f"run=copyuser slots=64 pool={pool}")
+                          f"run=copyuser slots=64 pool={pool}", "-i")
         line = boot.line("copyuser")
         check(f"there were faults, sleeps and short copies: pool={pool}",
               line["faults"] > 1000 and line["sleeps"] > line["faults"] and

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Installs what Debian 12 or Ubuntu 24.04 lacks to build and run mapfold, or says what that is.
-# Usage: install-deps.sh build|demo|deb|kernel|test. Nothing is asked of the network when nothing is missing.
+# Usage: install-deps.sh build|demo|deb|kernel|test. Nothing is asked of the network when nothing is
+# missing.
 set -eu
 
 purpose=${1:-}
