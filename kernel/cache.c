@@ -25,7 +25,7 @@ enum { BATCH = 16, MOVING = 1u << 31, NOWHERE = UINT32_MAX };
 
 static struct place {
     struct page *page;
-    uint32_t index; /* of the page in the file; written before the entry says so */
+    _Atomic uint32_t index; /* of the page in the file; written before the entry says so */
     _Atomic uint8_t recent;
 } places[CACHE_PAGES];
 
@@ -35,7 +35,6 @@ static struct share {
     uint32_t fresh;        /* of them, how many were ever used */
     uint32_t hand;
     uint32_t empty[BATCH], empties; /* places evicted and not used again yet */
-    uint32_t reads;
 } shares[CPUS_MAX] __attribute__((aligned(64)));
 
 static _Atomic uint32_t entries[CACHE_FILE_PAGES];
@@ -70,6 +69,12 @@ static void set_entry(uint32_t index, uint32_t entry)
     atomic_store_explicit(&entries[index], entry, memory_order_release);
 }
 
+/* Sure once the place's entry is claimed. */
+static uint32_t index_of(uint32_t at)
+{
+    return atomic_load_explicit(&places[at].index, memory_order_relaxed);
+}
+
 /* Walks the share's hand, and claims the entries of up to BATCH places that were not used lately. */
 static uint32_t choose_locked(struct share *share, uint32_t *batch)
 {
@@ -78,7 +83,7 @@ static uint32_t choose_locked(struct share *share, uint32_t *batch)
         const uint32_t at = share->first + share->hand;
         share->hand = share->hand + 1 == share->count ? 0 : share->hand + 1;
         if (atomic_exchange_explicit(&places[at].recent, 0, memory_order_relaxed) == 0 &&
-            claim(places[at].index, at + 1))
+            claim(index_of(at), at + 1))
             batch[found++] = at;
     }
     return found;
@@ -94,9 +99,8 @@ static void evict_locked(struct share *share)
     machine_barrier_heavy(); /* pairs with the light one in cache_get */
     kmap_wait_local();
     for (uint32_t i = 0; i < count; i++) {
-        const struct place *place = &places[batch[i]];
-        const bool mapped = kmap_is_mapped(place->page);
-        set_entry(place->index, mapped ? batch[i] + 1 : 0);
+        const bool mapped = kmap_is_mapped(places[batch[i]].page);
+        set_entry(index_of(batch[i]), mapped ? batch[i] + 1 : 0);
         if (!mapped)
             share->empty[share->empties++] = batch[i];
     }
@@ -113,7 +117,6 @@ static uint32_t take_from(struct share *share)
         evict_locked(share);
     if (share->empties)
         at = share->empty[--share->empties];
-    share->reads += at != NOWHERE;
     spin_unlock(&share->lock);
     return at;
 }
@@ -138,7 +141,7 @@ static void read_in(uint32_t index)
     for (uint32_t i = 0; i < PAGE / sizeof(*words); i++)
         words[i] = cache_word(index, i);
     kunmap_local();
-    places[at].index = index;
+    atomic_store_explicit(&places[at].index, index, memory_order_relaxed);
     atomic_store_explicit(&places[at].recent, 1, memory_order_relaxed);
     set_entry(index, at + 1);
 }
@@ -178,12 +181,4 @@ void cache_put(uint32_t index, bool local)
     /* The page is mapped, so its entry is what it was, but perhaps for MOVING. */
     const uint32_t entry = atomic_load_explicit(&entries[index], memory_order_relaxed) & ~MOVING;
     kunmap(places[entry - 1].page);
-}
-
-uint32_t cache_reads(void)
-{
-    uint32_t reads = 0;
-    for (unsigned i = 0; i < cpu_count; i++)
-        reads += shares[i].reads;
-    return reads;
 }

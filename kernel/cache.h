@@ -26,7 +26,4 @@ void cache_put(uint32_t index, bool local);
 /* What the file holds. */
 uint32_t cache_word(uint32_t index, uint32_t word);
 
-/* Pages read in so far. */
-uint32_t cache_reads(void);
-
 #endif

@@ -24,7 +24,8 @@ static struct {
     struct spin lock;
     uint32_t slots, cursor;
     uint32_t count[SLOTS_MAX];
-    uint32_t cleared[SLOTS_MAX]; /* round_begun() when it was last unmapped; 0: never */
+    bool used[SLOTS_MAX];        /* ever */
+    uint32_t cleared[SLOTS_MAX]; /* round_begun() when it was last unmapped */
     struct page *page[SLOTS_MAX];
     struct waiter *waiters;
     uint32_t steps; /* slots looked at in this hold */
@@ -96,8 +97,9 @@ static uint32_t take_locked(void)
 
 static void map_locked(struct page *page, uint32_t slot)
 {
-    window_check_flushed(p.cleared[slot] != 0, p.cleared[slot]);
+    window_check_flushed(p.used[slot], p.cleared[slot]);
     entry_set(&window_entries[slot], entry_make(page_frame(page)));
+    p.used[slot] = true;
     p.count[slot] = 1;
     p.page[slot] = page;
     p.counts.misses++;

@@ -75,9 +75,28 @@ static uint32_t visit_all(struct run *run, unsigned index, bool writes)
     return errors;
 }
 
+/* Local mappings nested as deep as they may, of frames that this processor has written. */
+static uint32_t visit_nested(unsigned index)
+{
+    volatile uint32_t *words[LOCAL_DEPTH];
+    uint32_t errors = 0;
+    for (unsigned i = 0; i < LOCAL_DEPTH; i++) {
+        words[i] = kmap_local(highmem_page(PAGES_VERIFY + index * LOCAL_DEPTH + i));
+        words[i][0] = wanted(index, i);
+    }
+    for (unsigned i = LOCAL_DEPTH; i-- > 0;) {
+        for (unsigned k = 0; k <= i; k++) /* the outer ones are still there */
+            errors += words[k][0] != wanted(index, k);
+        kunmap_local();
+    }
+    return errors;
+}
+
 static void work(unsigned index, void *context)
 {
     struct run *run = context;
+    atomic_fetch_add_explicit(&run->errors, visit_nested(index), memory_order_relaxed);
+    meet(&run->meeting);
     if (index == 0)
         figures_begin(&run->figures);
     meet(&run->meeting);

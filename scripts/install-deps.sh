@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Installs what Debian 12 or Ubuntu 24.04 lacks to build and run mapfold, or says what that is.
-# Usage: install-deps.sh build|demo|deb|test. Nothing is asked of the network when nothing is missing.
+# Usage: install-deps.sh build|demo|deb|kernel|test. Nothing is asked of the network when nothing is
+# missing.
 set -eu
 
 purpose=${1:-}
@@ -78,8 +79,17 @@ need_deb() {
     need systemtap-sdt-dev header sys/sdt.h
 }
 
+need_kernel() {
+    need gcc found gcc
+    need binutils found ld
+    need make found make
+    need python3 found python3
+    need qemu-system-x86 found qemu-system-i386
+}
+
 need_test() {
     need_demo
+    need_kernel
     need_deb
     need lintian found lintian
     need g++ found g++
@@ -111,9 +121,10 @@ find_missing() {
     build) need_build ;;
     demo) need_demo ;;
     deb) need_deb ;;
+    kernel) need_kernel ;;
     test) need_test ;;
     *)
-        echo "usage: $0 build|demo|deb|test" >&2
+        echo "usage: $0 build|demo|deb|kernel|test" >&2
         exit 2
         ;;
     esac

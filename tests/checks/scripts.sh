@@ -7,7 +7,7 @@ compiles() {
     python3 -c 'import ast, sys; ast.parse(open(sys.argv[1], encoding="utf-8").read())' "$1"
 }
 
-for file in $(scripts/sources.sh '*.sh') .ci/run; do
+for file in $(scripts/sources.sh '*.sh') .ci/run kernel/run; do
     check "shellcheck finds nothing in $file" shellcheck --shell=sh -P tests/checks -x "$file"
 done
 check "shellcheck finds nothing in completions/mapfold" \
