@@ -30,12 +30,18 @@ cost_a_nop() {
     [ -s "$work/places" ] && [ ! -s "$work/dear" ]
 }
 
-# Once the probes are set there is something to see; how long that takes nobody knows.
+all_seen() {
+    grep -q 'mmap_scan: extent 1 of inode' "$work/live" &&
+        grep -q 'mmap_scan, carved\]: [1-9]' "$work/live" &&
+        grep -q 'mmap_scan, passed: few pieces\]: [1-9]' "$work/live"
+}
+
+# How long it takes to set the probes nobody knows; and they may be set in the middle of a program.
 shows_folds() {
     bpftrace -B line examples/folds.bt "$drop_in" >"$work/live" 2>&1 &
     tracer=$!
     tries=0
-    until grep -q 'mmap_scan, carved\]: [1-9]' "$work/live"; do
+    until all_seen; do
         tries=$((tries + 1))
         if [ "$tries" -gt 20 ] || ! kill -0 "$tracer"; then
             break
@@ -46,9 +52,7 @@ shows_folds() {
     kill "$tracer"
     wait "$tracer"
     cat "$work/live"
-    grep -q 'mmap_scan: extent 1 of inode' "$work/live" &&
-        grep -q 'mmap_scan, carved\]: [1-9]' "$work/live" &&
-        grep -q 'mmap_scan, passed: few pieces\]: [1-9]' "$work/live"
+    all_seen
 }
 
 # Its numbers of reasons are those of the header.
