@@ -65,6 +65,7 @@ need_build() {
     need libjansson-dev pkg-config --exists jansson
     need libbsd-dev pkg-config --exists libbsd
     need libcmocka-dev pkg-config --exists cmocka
+    need libsqlite3-dev pkg-config --exists sqlite3
 }
 
 need_demo() {

@@ -2,7 +2,7 @@
 /*
  * A main database, as SQLite sees it. All calls go to the default VFS's file behind it, except:
  * fetches (fetch.c); PRAGMA mmap_size, of which the default VFS is told 0, so that it maps nothing
- * itself; and after a page has vanished xRead, xLock and xFetch, which fail.
+ * itself; and after a page has vanished all reads, locks and fetches, which fail.
  */
 #include "sqlite/vfs.h"
 
@@ -151,6 +151,8 @@ static int file_shm_map(sqlite3_file *file, int region, int size, int extend, vo
 static int file_shm_lock(sqlite3_file *file, int offset, int count, int flags)
 {
     struct fetcher *fetcher = connection_of(file)->fetcher;
+    if (flags & SQLITE_SHM_LOCK && has_failed(file))
+        return SQLITE_IOERR_SHMLOCK; /* with a WAL a transaction takes no other lock */
     if (fetcher && flags == (SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED))
         fetcher_rest(fetcher);
     return below(file)->pMethods->xShmLock(below(file), offset, count, flags);

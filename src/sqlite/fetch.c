@@ -15,8 +15,11 @@
  * The size. A page is handed out only if the file was seen to be long enough under the lock that
  * SQLite now holds: SQLite asks for the size when a rollback-mode transaction begins, and gives back
  * everything (xUnfetch of NULL) when a WAL has changed. The kernel keeps a shared mapping coherent
- * however the file is cut and grown, so there is nothing to unmap then. Only who cuts a file without
- * SQLite's locks takes pages away that are in use; then the SIGBUS handler marks the extent.
+ * however the file is cut and grown, so there is nothing to unmap then.
+ *
+ * Lost pages. Only who cuts a file without SQLite's locks takes pages away that are in use; then the
+ * SIGBUS handler marks the extent. The mark is looked for when a page is given back, at a fetch
+ * under the page fetched before, and at reads and locks under all.
  */
 #include "sqlite/vfs.h"
 
@@ -43,6 +46,7 @@ struct fetcher {
     int64_t limit;       /* bytes from the start of the file */
     uint64_t size;       /* of the file, bytes */
     struct hold *newest; /* all holds, by next */
+    struct hold *recent; /* the one last fetched from, if it is still there */
     struct hold *spare;  /* by next */
     struct hold *buckets[BUCKETS];
     uint32_t idle;          /* holds */
@@ -78,6 +82,8 @@ static void give_back(struct fetcher *fetcher, struct hold *hold)
     if (hold->next)
         hold->next->before = hold->before;
     *(hold->before ? &hold->before->next : &fetcher->newest) = hold->next;
+    if (hold == fetcher->recent)
+        fetcher->recent = NULL;
     if (mf_window_unpin(&hold->window) == -EIO)
         fail(fetcher);
     hold->next = fetcher->spare;
@@ -112,23 +118,20 @@ struct database *fetcher_database(const struct fetcher *fetcher)
     return fetcher->database;
 }
 
-static bool has_failed(struct fetcher *fetcher, int looks)
+static bool has_failed(struct fetcher *fetcher, const struct hold *hold)
 {
-    struct database *database = fetcher->database;
-    if (atomic_load_explicit(&database->failed, memory_order_relaxed))
-        return true;
-    for (const struct hold *hold = fetcher->newest; hold && looks; hold = hold->next, looks--) {
-        if (mf_window_check(&hold->window) == -EIO) {
-            fail(fetcher);
-            return true;
-        }
-    }
-    return false;
+    if (mf_window_check(&hold->window) != -EIO)
+        return false;
+    fail(fetcher);
+    return true;
 }
 
 bool fetcher_failed(struct fetcher *fetcher)
 {
-    return has_failed(fetcher, -1);
+    bool failed = atomic_load_explicit(&fetcher->database->failed, memory_order_relaxed);
+    for (const struct hold *hold = fetcher->newest; hold && !failed; hold = hold->next)
+        failed = has_failed(fetcher, hold);
+    return failed;
 }
 
 void fetcher_set_size(struct fetcher *fetcher, int64_t size)
@@ -243,7 +246,8 @@ int fetcher_fetch(struct fetcher *fetcher, const struct backing *backing, int64_
                   int amount, void **page)
 {
     *page = NULL;
-    if (has_failed(fetcher, LOOKED_AT))
+    if (atomic_load_explicit(&fetcher->database->failed, memory_order_relaxed) ||
+        (fetcher->recent && has_failed(fetcher, fetcher->recent)))
         return SQLITE_IOERR_MMAP;
     const uint32_t shift = fetcher->database->shift;
     const uint64_t end = (uint64_t)offset + (uint64_t)amount + OVERREAD;
@@ -271,6 +275,7 @@ int fetcher_fetch(struct fetcher *fetcher, const struct backing *backing, int64_
     if (hold->pages++ == 0 && !fresh)
         fetcher->idle--;
     fetcher->fetched++;
+    fetcher->recent = hold;
     *page = (char *)(uintptr_t)hold->window.data + within;
     return SQLITE_OK;
 }
@@ -294,8 +299,7 @@ void fetcher_unfetch(struct fetcher *fetcher, int64_t offset, const void *page)
             return;
         }
         fetcher->idle++;
-        if (mf_window_check(&hold->window) == -EIO)
-            fail(fetcher);
+        has_failed(fetcher, hold);
         return;
     }
 }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -48,12 +49,18 @@ static inline int begin_directory(void **state)
     return 0;
 }
 
+static inline int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
 static inline int end_directory(void **state)
 {
     (void)state;
-    char command[96];
-    snprintf(command, sizeof(command), "rm -rf %s", directory);
-    return system(command);
+    return nftw(directory, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static inline const char *path_of(const char *name)
@@ -135,7 +142,10 @@ static inline unsigned long long fetched(sqlite3 *db)
     unsigned long long pages = 0;
     assert_int_equal(sqlite3_prepare_v2(db, "PRAGMA mapfold_stats", -1, &statement, NULL), 0);
     assert_int_equal(sqlite3_step(statement), SQLITE_ROW);
-    sscanf((const char *)sqlite3_column_text(statement, 0), "fetched %llu", &pages);
+    const char *text = (const char *)sqlite3_column_text(statement, 0);
+    static const char word[] = "fetched ";
+    if (strncmp(text, word, sizeof(word) - 1) == 0)
+        pages = strtoull(text + sizeof(word) - 1, NULL, 10);
     sqlite3_finalize(statement);
     return pages;
 }

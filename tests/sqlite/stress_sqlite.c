@@ -173,6 +173,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(eight_connections_read_and_write),
         cmocka_unit_test(a_file_is_cut_under_eight_connections),
     };
-    rounds = argc > 1 ? (unsigned)atoi(argv[1]) : 400;
+    rounds = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 400;
     return cmocka_run_group_tests(tests, begin, end_directory);
 }
