@@ -75,7 +75,7 @@ static uint32_t index_of(uint32_t at)
     return atomic_load_explicit(&places[at].index, memory_order_relaxed);
 }
 
-/* Walks the share's hand, and claims the entries of up to BATCH places that were not used lately. */
+/* Walks the share's hand, and claims the entries of up to BATCH places not used lately. */
 static uint32_t choose_locked(struct share *share, uint32_t *batch)
 {
     uint32_t found = 0;

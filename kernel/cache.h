@@ -5,8 +5,8 @@
  *  - cache_get finds a page, reads it in if need be, and maps it: by kmap, or for this processor
  *    alone. cache_put ends that. The mapping is the only reference there is: a page that is mapped
  *    stays in the cache, and counting it costs no shared line.
- *  - A lookup takes no lock. Finding a page to reuse takes the lock of this processor's share of the
- *    pages; there is none for all of them.
+ *  - A lookup takes no lock. Finding a page to reuse takes the lock of this processor's share of
+ *    the pages; there is none for all of them.
  *  - cache_get may sleep, also where it then maps the page locally.
  */
 #ifndef MF_KERNEL_CACHE_H

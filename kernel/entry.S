@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the interrupt descriptor table points at. A trap's frame is struct trap_frame (trap.h). There
- * is no user mode, so stack and segments stay what they are.
+ * What the interrupt descriptor table points at. A trap's frame is struct trap_frame (trap.h).
+ * There is no user mode, so stack and segments stay what they are.
  */
         .macro  error vector
 entry\vector:

@@ -3,11 +3,11 @@
  * kmap: short-lived mappings of highmem pages, in a kernel's own terms. Pages of lowmem are simply
  * where they always are.
  *
- *  - kmap(page) maps a page for all processors until kunmap(page), as often as it was mapped. It may
- *    sleep: until others let go of a slot. The thread may sleep while it has the page mapped, and
- *    another thread, on another processor, may unmap it.
- *  - kmap_until is kmap with an end to its patience: NULL when timestamp() has reached the deadline,
- *    at once where that is 0.
+ *  - kmap(page) maps a page for all processors until kunmap(page), as often as it was mapped. It
+ *    may sleep: until others let go of a slot. The thread may sleep while it has the page mapped,
+ *    and another thread, on another processor, may unmap it.
+ *  - kmap_until is kmap with an end to its patience: NULL when timestamp() has reached the
+ *    deadline, at once where that is 0.
  *  - kmap_local(page) maps it for this processor until kunmap_local. It never waits, asks no other
  *    processor and interrupts none. Local mappings nest, LOCAL_DEPTH deep, and are unmapped in
  *    reverse order; the thread must not sleep meanwhile.

@@ -12,8 +12,8 @@
  *  restore     writes the same entry again
  *
  * Each slot notes when its entry was cleared, and before it is written again the machine makes sure
- * that since then every processor has flushed the window (round.h). A slot that has not been flushed
- * is counted, and used all the same: the negative control wants to see what happens.
+ * that since then every processor has flushed the window (round.h). A slot that has not been
+ * flushed is counted, and used all the same: the negative control wants to see what happens.
  */
 #ifndef MF_KERNEL_MACHINE_KERNEL_H
 #define MF_KERNEL_MACHINE_KERNEL_H

@@ -2,10 +2,10 @@
 /*
  * memory: what there is, and who has it.
  *
- * Lowmem is the first LOWMEM_MAX bytes: always mapped, at DIRECT + physical address. It is given out
- * in powers of two from a page to 2 MiB. Highmem is all other memory, mostly above 4 GiB: it can be
- * reached only through a mapping. Its pages are given out by number, 0 to highmem_pages() - 1, by
- * whoever plans a workload.
+ * Lowmem is the first LOWMEM_MAX bytes: always mapped, at DIRECT + physical address. It is given
+ * out in powers of two from a page to 2 MiB. Highmem is all other memory, mostly above 4 GiB: it
+ * can be reached only through a mapping. Its pages are given out by number, 0 to highmem_pages() -
+ * 1, by whoever plans a workload.
  *
  * Lock: its own, a spin lock; nothing here sleeps.
  */
@@ -31,7 +31,7 @@ struct page {
 /* Reads the map of memory that the boot loader gives. */
 void memory_start(uint32_t multiboot);
 
-/* size: a power of two from PAGE to BLOCK; aligned to its size; contents are anything. NULL: none. */
+/* size: a power of two from PAGE to BLOCK; aligned to it; contents are anything. NULL: none. */
 void *lowmem_alloc(size_t size);
 void *lowmem_zeroed(size_t size);
 void lowmem_free(void *memory, size_t size);

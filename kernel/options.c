@@ -77,7 +77,7 @@ static bool set(const char *name, const char *value)
     return false;
 }
 
-/* Cuts the text into words, and words at their first =. The very first word is the kernel's name. */
+/* Cuts the text into words, and words at their first =. The first word is the kernel's name. */
 static void read_words(char *text)
 {
     bool first = true;

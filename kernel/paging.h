@@ -4,9 +4,9 @@
  *
  *  - All pages are of 4 KiB, the direct map's too: no large page lies near the windows, whose
  *    invalidation could take more with it than it names, and dirty bits tell single pages.
- *  - Entries have A and D set from the start where pages are mapped and unmapped often (entry_make),
- *    so that the processor's walk writes nothing to them: a hit shall write no shared line, and an
- *    entry in a page table is one.
+ *  - Entries have A and D set from the start where pages are mapped and unmapped often
+ *    (entry_make), so that the processor's walk writes nothing to them: a hit shall write no shared
+ *    line, and an entry in a page table is one.
  *  - None is global: reloading CR3 flushes all.
  *  - Who changes an entry that was present sees to the flushing (round.h). Not present to present
  *    needs none.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is to be done is written under the lock, then the number is raised (release), then the others
- * are interrupted. Each does it, then notes the number as its answer (release); the first processor
- * reads all answers (acquire) before it lets go of the lock.
+ * What is to be done is written under the lock, then the number is raised (release), then the
+ * others are interrupted. Each does it, then notes the number as its answer (release); the first
+ * processor reads all answers (acquire) before it lets go of the lock.
  *
  * An interrupt is a barrier by itself: the store buffer is empty before the handler's first
  * instruction.

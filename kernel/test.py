@@ -117,7 +117,8 @@ def check_worst_steps():
     for pool in "core", "2002":
         for slots in 64, 512, 4096:
             boot = check_boot(f"hot pages with half of {slots} slots held: pool={pool}",
-                              f"run=zipf ops=1500 pages=16384 held=50 slots={slots} pool={pool}", "-i")
+                              f"run=zipf ops=1500 pages=16384 held=50 slots={slots} "
+                              f"pool={pool}", "-i")
             worst[pool, slots] = boot.line("zipf")["lock_steps_max"]
     check("the worst steps under the core's lock stay the same from 64 to 4096 slots",
           worst["core", 64] == worst["core", 512] == worst["core", 4096] <= 32, worst)

@@ -2,9 +2,9 @@
 /*
  * thread: what runs on a processor, and how it sleeps and is woken.
  *
- *  - Each processor has THREADS_PER_CPU threads, made when it starts. They stay on it, and hand over
- *    only in thread_yield and machine_event_wait; so data of a processor needs no protection from
- *    its own threads between those.
+ *  - Each processor has THREADS_PER_CPU threads, made when it starts. They stay on it, and hand
+ *    over only in thread_yield and machine_event_wait; so data of a processor needs no protection
+ *    from its own threads between those.
  *  - A thread sleeps wherever it may wait, in the page fault handler too. It must not hold a spin
  *    lock or a local mapping then.
  *  - threads_run gives all of them one job; between jobs they sleep.
@@ -44,9 +44,9 @@ void thread_yield(void);
 _Noreturn void thread_serve(void);
 
 /*
- * Runs work(index, context) in the first `each` threads of every processor at once and waits for all
- * of them. Indices count up from 0, processor by processor: index / each is the processor. Called by
- * the very first thread.
+ * Runs work(index, context) in the first `each` threads of every processor at once and waits for
+ * all of them. Indices count up from 0, processor by processor: index / each is the processor.
+ * Called by the very first thread.
  */
 void threads_run(unsigned each, void (*work)(unsigned index, void *context), void *context);
 

@@ -4,7 +4,7 @@
  * contiguous. A space places them, lowest address first, each with a page behind it that is never
  * mapped.
  *
- * An area is one call's to give back. May be called by any thread; vunmap interrupts all processors.
+ * An area is one call's to give back. May be called by any thread; vunmap interrupts all others.
  */
 #ifndef MF_KERNEL_VMAP_H
 #define MF_KERNEL_VMAP_H

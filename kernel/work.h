@@ -48,8 +48,8 @@ struct figures {
 void figures_begin(struct figures *figures);
 void figures_end(struct figures *figures);
 
-/* Prints a line. map, kind: what distinguishes it from other lines of the workload. errors: contents
- * that were wrong. */
+/* Prints a line. map, kind: what distinguishes it from other lines of the workload. errors:
+ * contents that were wrong. */
 void figures_print(const struct figures *figures, const char *workload, const char *map,
                    const char *kind, uint64_t ops, uint32_t errors);
 

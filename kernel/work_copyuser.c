@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Copy users, the mail's open question: copies between pages of highmem and a user's buffer whose
- * pages are missing. The copying thread sleeps in the page fault while it has the page mapped; other
- * threads of its processor go on. Buffers that end in a hole give a short count.
+ * pages are missing. The copying thread sleeps in the page fault while it has the page mapped;
+ * other threads of its processor go on. Buffers that end in a hole give a short count.
  *
  * Each processor has several copying threads and one pager.
  */

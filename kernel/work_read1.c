@@ -4,8 +4,8 @@
  *     same       all read the same page
  *     different  each reads its own
  *     large      any page of a file that is larger than the cache: pages come and go
- * Each by kmap and by kmap_local. For the first two, another pass with one processor at a time finds
- * out whether any page of memory is written by more than one of them.
+ * Each by kmap and by kmap_local. For the first two, another pass with one processor at a time
+ * finds out whether any page of memory is written by more than one of them.
  */
 #include "kernel/cache.h"
 #include "kernel/console.h"

@@ -2,10 +2,10 @@
 /*
  * The kernel's address space, placed by a space.
  *
- * First real areas, on all processors: mapped, written, read through kmap, unmapped. Then the second
- * mail's program: pieces of 1 to 64 pages, the oldest unmapped when so many are live, and what a
- * placement and a removal cost at each number. That is done in a space of 2^38 bytes, since 4 GiB do
- * not hold a million such areas; nothing is mapped there.
+ * First real areas, on all processors: mapped, written, read through kmap, unmapped. Then the
+ * second mail's program: pieces of 1 to 64 pages, the oldest unmapped when so many are live, and
+ * what a placement and a removal cost at each number. That is done in a space of 2^38 bytes, since
+ * 4 GiB do not hold a million such areas; nothing is mapped there.
  */
 #include <mapfold/space.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * written: which pages of lowmem several processors write, told by the dirty bits of the direct map.
+ * written: which pages of lowmem several processors write, told by dirty bits of the direct map.
  *
  * While all others sleep, one processor calls written_begin, does its work, and calls written_end;
  * then the next. All that the kernel has of its own is reached through the direct map, so nothing
