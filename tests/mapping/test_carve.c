@@ -183,13 +183,15 @@ static void a_refused_target_leaves_no_hole_behind(void **state)
     (void)state;
     const int fd = file_make(8);
     char *piece = map_pages(fd, RW, MAP_SHARED, 0, 1);
+    char *target = map_pages(fd, RW, MAP_SHARED, 2, 1);
     const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
-    assert_ptr_equal(mf_mremap(piece, P, P, flags, piece + 2 * P + 8), MAP_FAILED);
+    assert_ptr_equal(mf_mremap(piece, P, P, flags, target + 8), MAP_FAILED);
     assert_int_equal(errno, EINVAL);
-    char *all = map_pages(fd, RW, MAP_SHARED, 1, 7);
-    for (unsigned i = 0; i < 7; i++)
-        assert_true(page_is(all + (size_t)i * P, i + 1));
-    unmap_pages(all, 7);
+    char *behind = map_pages(fd, RW, MAP_SHARED, 3, 5);
+    for (unsigned i = 0; i < 5; i++)
+        assert_true(page_is(behind + (size_t)i * P, i + 3));
+    unmap_pages(behind, 5);
+    unmap_pages(target, 1);
     unmap_pages(piece, 1);
     close(fd);
 }
