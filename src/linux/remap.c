@@ -197,13 +197,14 @@ static long remap_any(const struct remap *remap)
     layer_begin();
     const int known = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
     const size_t old_length = page_up(remap->old_length), new_length = page_up(remap->new_length);
-    const bool sane = (remap->from & (layer.page - 1)) == 0 && (remap->flags & ~known) == 0 &&
+    const bool fixed = (remap->flags & MREMAP_FIXED) != 0;
+    const uintptr_t addresses = remap->from | (fixed ? remap->to : 0);
+    const bool sane = (addresses & (layer.page - 1)) == 0 && (remap->flags & ~known) == 0 &&
                       new_length != 0 && old_length >= remap->old_length &&
                       remap->from + old_length >= remap->from &&
                       remap->from + new_length > remap->from;
     if (!sane || (extents_now() == 0 && plain_count() == 0))
         return raw_remap(remap);
-    const bool fixed = (remap->flags & MREMAP_FIXED) != 0;
     const enum entry entry = layer_enter();
     const uintptr_t old_end = remap->from + (old_length ? old_length : layer.page);
     if (entry == ENTER_INTERRUPTED && (layer_touches(remap->from, old_end) ||

@@ -178,6 +178,24 @@ static void growing_a_piece_never_runs_into_its_neighbour(void **state)
     close(fd);
 }
 
+static void a_refused_target_leaves_no_hole_behind(void **state)
+{
+    (void)state;
+    const int fd = file_make(8);
+    char *piece = map_pages(fd, RW, MAP_SHARED, 0, 1);
+    char *target = map_pages(fd, RW, MAP_SHARED, 2, 1);
+    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    assert_ptr_equal(mf_mremap(piece, P, P, flags, target + 8), MAP_FAILED);
+    assert_int_equal(errno, EINVAL);
+    char *behind = map_pages(fd, RW, MAP_SHARED, 3, 5);
+    for (unsigned i = 0; i < 5; i++)
+        assert_true(page_is(behind + (size_t)i * P, i + 3));
+    unmap_pages(behind, 5);
+    unmap_pages(target, 1);
+    unmap_pages(piece, 1);
+    close(fd);
+}
+
 /* The kernel cannot merge its maps again where pages were written while they were apart. */
 static char *piece_over_split_maps(int fd)
 {
@@ -280,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_descriptor_that_may_not_write_gives_no_more_rights),
         cmocka_unit_test(a_fixed_request_replaces_what_it_covers),
         cmocka_unit_test(growing_a_piece_never_runs_into_its_neighbour),
+        cmocka_unit_test(a_refused_target_leaves_no_hole_behind),
         cmocka_unit_test(a_piece_over_several_kernel_maps_moves_and_grows_as_one),
         cmocka_unit_test(a_child_has_the_pieces_of_its_parent),
         cmocka_unit_test(changes_to_a_part_are_undone_when_it_is_unmapped),

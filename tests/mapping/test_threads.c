@@ -12,8 +12,6 @@
 
 #include "helpers.h"
 
-extern char **environ;
-
 enum { RW = PROT_READ | PROT_WRITE, THREADS = 4, FORKS = 300, PAGES = 64 };
 
 static int files[THREADS];
