@@ -91,6 +91,19 @@ has_files() {
             COMP_WORDS=(mapfold ins) COMP_CWORD=1; _mapfold; test \${COMPREPLY[0]} = inspect"'
 }
 
+loads_in_sqlite() {
+    inside python3 -c '
+import sqlite3
+loader = sqlite3.connect(":memory:")
+loader.enable_load_extension(True)
+loader.load_extension("libmapfold_sqlite")
+database = sqlite3.connect("file:/mnt/data/a.db?vfs=mapfold", uri=True)
+database.execute("create table t(a)")
+database.execute("insert into t values (42)")
+database.commit()
+assert database.execute("select a from t").fetchone() == (42,)'
+}
+
 windows_in_python() {
     inside sh -c 'python3 /usr/share/doc/libmapfold-dev/examples/windows.py /etc/services' |
         grep ' lines in '
@@ -128,5 +141,6 @@ check "an example in Python finds the library" windows_in_python
 check "mmap_scan builds" builds mmap_scan
 check "mapfold run folds it beyond the kernel's limit" folds
 check "mapfold inspect looks at a process" inspects
+check "SQLite loads its extension by name" loads_in_sqlite
 check "they are removed without a trace" goes_without_a_trace
 finish
