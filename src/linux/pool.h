@@ -320,10 +320,9 @@ static inline bool extent_fits(struct mf_pool *pool, uint32_t slot, uint64_t in_
            in_extent + length <= atomic_load_explicit(&machine->length, memory_order_relaxed);
 }
 
-/* Pins a piece, neither empty nor beyond the size last seen, if it lies in one extent that is mapped
- * and sound;
- * takes no lock and calls nothing. Where it is, to be settled; or NULL, and pool_give_up to follow.
- */
+/* Pins a piece, neither empty nor beyond the size last seen, if it lies in one extent, mapped and
+ * sound; takes no lock and calls nothing. Where it is, to be settled; or NULL, and pool_give_up to
+ * follow. */
 static inline __attribute__((always_inline)) char *
 piece_try(const struct mf_file *file, struct mf_pool *pool, struct pool_block *block,
           uint64_t offset, size_t length, bool write, uint32_t *slot)
