@@ -11,7 +11,8 @@
  * Rules for the caller:
  *  - Functions return 0 or a count, or a negative errno, and then have changed nothing.
  *  - A struct mf_window belongs to the caller and stays where it is: it is zeroed before its first
- *    use, and neither copied nor moved while pinned. Any thread may check, sync or unpin it, one at a time; unpin clears it.
+ *    use, and neither copied nor moved while pinned. Any thread may check, sync or unpin it, one at
+ *    a time; unpin clears it.
  *  - The bytes of a window are the file's own: they change when the file is written. A file that is
  *    cut short under a window raises SIGBUS at the next touch, as with mmap(2), unless
  *    mf_fault_install was called; then the lost pages read as zeros, and mf_window_check and
@@ -24,7 +25,7 @@
  *    not pinned there, and other threads' local windows are given back. (Where memory was so short
  *    that a thread got no counters, a pin of its that was under way may stay in the child.)
  *  - Every function here may be called by any thread at any time, also from thread-exit
- *    destructors. Only mf_fault_handle, mf_copy and mf_window_check without MF_CHECK_SIZE are
+ *    destructors. None is a cancellation point (asynchronous cancellation is not supported). Only mf_fault_handle, mf_copy and mf_window_check without MF_CHECK_SIZE are
  *    async-signal-safe; nothing else may be called from a signal handler, nor may fork(2) where
  *    the handler may have interrupted one of these functions.
  */
@@ -100,7 +101,8 @@ MF_PUBLIC int mf_pool_create(const struct mf_pool_limits *limits, size_t extent,
  * first; files are not counted). Not by two threads at once. Whoever waits for
  * more than lowered limits allow gets -E2BIG.
  * 0; -EINVAL as mf_pool_create; -EBUSY (more is pinned, or open and not closable, than the new
- * limits allow: nothing is changed, though idle extents may be gone).
+ * limits allow: nothing is changed, though idle extents may be gone, and pins of other threads may
+ * have found no room meanwhile).
  */
 MF_PUBLIC int mf_pool_set_limits(struct mf_pool *pool, const struct mf_pool_limits *limits);
 
@@ -168,7 +170,8 @@ enum {
     MF_MAY_COPY = 1u << 1,   /* a private copy will do: taken for the first touch of a small file,
                                   and where the kernel refuses to map */
     MF_ZERO_END = 1u << 2,   /* where the piece ends at the end of the file, data[length] can be
-                                  read and is 0 (by a private copy if need be) */
+                                  read and is 0 when pinned (by a private copy if need be); who
+                                  writes through another mapping can still change it */
     MF_CHECK_SIZE = 1u << 3, /* pin and check ask the file system for the size; check of a copy
                                   does not: a cut does not change it */
     MF_IF_MAPPED = 1u << 4,  /* only if its extent is mapped: where one would have to be, or a copy

@@ -54,8 +54,7 @@ static void pin_locked(struct pool *pool, struct pool_block *block, uint32_t slo
         return;
     }
     const uint32_t pins = atomic_load_explicit(&counter->pins, memory_order_relaxed);
-    atomic_store_explicit(&block->note_pins, pins, memory_order_relaxed);
-    atomic_store_explicit(&block->note_slot, slot + 1, memory_order_release);
+    pool_note_set(block, slot + 1, pins);
     atomic_store_explicit(&counter->pins, pins + 1, memory_order_release);
 }
 
@@ -84,9 +83,14 @@ uint32_t pool_walk(struct pool *pool, uint32_t slot, struct pool_key key)
     return POOL_NONE;
 }
 
-void pool_hit_undo(struct pool *pool, struct pool_block *block, uint32_t slot, uint32_t pins)
+void pool_give_up(struct pool *pool, struct pool_block *block)
 {
-    atomic_store_explicit(&pool_counter(block, slot)->pins, pins, memory_order_release);
+    uint32_t before;
+    const uint32_t note = pool_note_get(block, &before);
+    if (!note)
+        return;
+    const uint32_t slot = note - 1;
+    atomic_store_explicit(&pool_counter(block, slot)->pins, before, memory_order_release);
     pool_settle(block);
     if (pool_is_awaited(pool, slot))
         pool_unpin_slow(pool, slot);
@@ -326,7 +330,7 @@ void pool_init(struct pool *pool, const struct pool_memory *memory)
     __builtin_memset(pool, 0, sizeof(*pool));
     pool->slots = memory->slots;
     pool->buckets = memory->buckets;
-    pool->bucket_shift = (uint32_t)(8 * sizeof(uintptr_t)) - memory->bucket_bits;
+    pool->bucket_mask = (UINT32_C(1) << memory->bucket_bits) - 1;
     pool->capacity = memory->capacity;
     pool->batch = memory->batch;
     pool->batch_max = memory->batch_max;
@@ -360,18 +364,15 @@ void pool_freeze(struct pool *pool)
  * hold however far it had come. */
 static void undo_note(struct pool_block *block)
 {
-    const uint32_t note = atomic_load_explicit(&block->note_slot, memory_order_relaxed);
+    uint32_t before;
+    const uint32_t note = pool_note_get(block, &before);
     if (!note)
         return;
     struct pool_counter *counter = pool_counter(block, (note & ~(uint32_t)POOL_NOTE_UNPIN) - 1);
     if (note & POOL_NOTE_UNPIN)
-        atomic_store_explicit(&counter->unpins,
-                              atomic_load_explicit(&block->note_unpins, memory_order_relaxed) + 1,
-                              memory_order_relaxed);
+        atomic_store_explicit(&counter->unpins, before + 1, memory_order_relaxed);
     else
-        atomic_store_explicit(&counter->pins,
-                              atomic_load_explicit(&block->note_pins, memory_order_relaxed),
-                              memory_order_relaxed);
+        atomic_store_explicit(&counter->pins, before, memory_order_relaxed);
     uint64_t *mark = atomic_load_explicit(&block->note_mark, memory_order_relaxed);
     if (mark)
         *mark = 0;

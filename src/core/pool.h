@@ -81,13 +81,20 @@ struct pool_counter {
     _Atomic uint32_t unpins;
 };
 
+/* A pin or unpin in progress. what: slot + 1, with POOL_NOTE_UNPIN for an unpin; 0: none. before:
+ * what that counter's pins, or unpins, were. One word where the machine has such, hence one store. */
+struct pool_note {
+#if UINTPTR_MAX > UINT32_MAX
+    _Atomic uint64_t word; /* before << 32 | what */
+#else
+    _Atomic uint32_t what, before;
+#endif
+};
+
 /* One thread's counters. Zero all of it, then pool_block_add. */
 struct pool_block {
-    /* What is in progress, for pool_thaw: slot + 1, with POOL_NOTE_UNPIN for an unpin; that
-     * counter's pins before the pin, and unpins before the unpin; the owner's mark, or NULL. */
-    _Atomic uint32_t note_slot;
-    _Atomic uint32_t note_pins;
-    _Atomic uint32_t note_unpins;
+    /* What is in progress, for pool_thaw and pool_give_up; and the owner's mark, or NULL. */
+    struct pool_note note;
     _Atomic(uint64_t *) note_mark;
     _Atomic uintptr_t hits;
     struct pool_block *next; /* constant once added */
@@ -115,7 +122,7 @@ struct pool {
     /* Constant, read by every hit. */
     struct pool_slot *slots;
     _Atomic uint32_t *buckets;
-    uint32_t bucket_shift;
+    uint32_t bucket_mask;
     uint32_t capacity;
     uint32_t batch_max;
 
@@ -178,11 +185,34 @@ static inline void pool_mark(struct pool_block *block, uint64_t *mark)
         atomic_store_explicit(&block->note_mark, mark, memory_order_relaxed);
 }
 
+static inline void pool_note_set(struct pool_block *block, uint32_t what, uint32_t before)
+{
+#if UINTPTR_MAX > UINT32_MAX
+    atomic_store_explicit(&block->note.word, (uint64_t)before << 32 | what, memory_order_release);
+#else
+    atomic_store_explicit(&block->note.before, before, memory_order_relaxed);
+    atomic_store_explicit(&block->note.what, what, memory_order_release);
+#endif
+}
+
+/* What is noted, and what was before; by its owner, or when that is gone. */
+static inline uint32_t pool_note_get(const struct pool_block *block, uint32_t *before)
+{
+#if UINTPTR_MAX > UINT32_MAX
+    const uint64_t word = atomic_load_explicit(&block->note.word, memory_order_relaxed);
+    *before = (uint32_t)(word >> 32);
+    return (uint32_t)word;
+#else
+    *before = atomic_load_explicit(&block->note.before, memory_order_relaxed);
+    return atomic_load_explicit(&block->note.what, memory_order_relaxed);
+#endif
+}
+
 /* The pin is the caller's to keep, or the unpin done. */
 static inline void pool_settle(struct pool_block *block)
 {
     if (block)
-        atomic_store_explicit(&block->note_slot, 0, memory_order_release);
+        pool_note_set(block, 0, 0);
 }
 
 /*
@@ -244,13 +274,14 @@ static inline uint32_t pool_hash(const struct pool *pool, struct pool_key key)
 {
     return (uint32_t)((key.owner * (uintptr_t)0x9e3779b97f4a7c15 +
                        key.index * (uintptr_t)0xd6e8feb86659fd93) >>
-                      pool->bucket_shift);
+                      4 * sizeof(uintptr_t)) &
+           pool->bucket_mask;
 }
 
 static inline bool pool_slot_holds(const struct pool_slot *slot, struct pool_key key)
 {
-    return atomic_load_explicit(&slot->owner, memory_order_relaxed) == key.owner &&
-           atomic_load_explicit(&slot->index, memory_order_relaxed) == key.index;
+    return ((atomic_load_explicit(&slot->owner, memory_order_relaxed) ^ key.owner) |
+            (atomic_load_explicit(&slot->index, memory_order_relaxed) ^ key.index)) == 0;
 }
 
 /* What every unpin ends with, after it has written its counter: whether somebody has to be told, by
@@ -264,52 +295,90 @@ static inline bool pool_is_awaited(const struct pool *pool, uint32_t slot)
 }
 
 /*
- * Notes that an unpin is in progress; false (and nothing noted) if the thread has no counter for
- * it. Also turns the note of a pin of the same slot into that of its unpin, by the one store of
- * note_slot: both leave the child the same sum.
+ * Notes that an unpin is in progress; the counter for pool_count_unpin, or NULL (and nothing noted)
+ * if the thread has none. Also turns the note of a pin of the same slot into that of its unpin, by the one store of
+ * pool_note_set: both leave the child the same sum.
  */
 /* NOLINTNEXTLINE(readability-non-const-parameter): kept, to be written through */
-static inline bool pool_unpin_note(struct pool_block *block, uint32_t slot, uint64_t *mark)
-{
-    const struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;
-    if (!counter)
-        return false;
-    atomic_store_explicit(&block->note_unpins,
-                          atomic_load_explicit(&counter->unpins, memory_order_relaxed),
-                          memory_order_relaxed);
-    atomic_store_explicit(&block->note_mark, mark, memory_order_relaxed);
-    atomic_store_explicit(&block->note_slot, (slot + 1) | POOL_NOTE_UNPIN, memory_order_release);
-    return true;
-}
-
-/* Counts an unpin; false if the thread has no counter for it. What was done with the slot comes
- * before (release: pairs with the acquire in sums()). */
-static inline bool pool_count_unpin(struct pool_block *block, uint32_t slot)
+static inline struct pool_counter *pool_unpin_note(struct pool_block *block, uint32_t slot,
+                                                   uint64_t *mark)
 {
     struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;
     if (!counter)
-        return false;
+        return NULL;
+    pool_mark(block, mark);
+    pool_note_set(block, (slot + 1) | POOL_NOTE_UNPIN,
+                  atomic_load_explicit(&counter->unpins, memory_order_relaxed));
+    return counter;
+}
+
+/* Counts an unpin. What was done with the slot comes before (release: pairs with the acquire in
+ * sums()). */
+static inline void pool_count_unpin(struct pool_counter *counter)
+{
     atomic_store_explicit(&counter->unpins,
                           atomic_load_explicit(&counter->unpins, memory_order_relaxed) + 1,
                           memory_order_release);
-    return true;
 }
 
 static inline void pool_unpin(struct pool *pool, struct pool_block *block, uint32_t slot)
 {
-    if (!pool_count_unpin(block, slot))
+    struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;
+    if (!counter) {
         pool_unpin_common(pool, block, slot);
-    else if (__builtin_expect(pool_is_awaited(pool, slot), false))
+        return;
+    }
+    pool_count_unpin(counter);
+    if (__builtin_expect(pool_is_awaited(pool, slot), false))
         pool_unpin_slow(pool, slot);
 }
 
-/* Takes the pin of a hit back that found its slot closed, or another's. */
-void pool_hit_undo(struct pool *pool, struct pool_block *block, uint32_t slot, uint32_t pins)
-    __attribute__((cold));
+/* Takes back, by its note, a pin that was not settled and that nobody has been given; nothing if
+ * there is none. */
+void pool_give_up(struct pool *pool, struct pool_block *block) __attribute__((cold));
 
 /* The slot in a chain that holds the key, found without the lock: the chain may change underfoot
  * and lead astray; that costs a look under the lock. */
 uint32_t pool_walk(struct pool *pool, uint32_t slot, struct pool_key key) __attribute__((cold));
+
+/* The first slot in the key's chain, or POOL_NONE. */
+static inline uint32_t pool_first(const struct pool *pool, struct pool_key key)
+{
+    return atomic_load_explicit(&pool->buckets[pool_hash(pool, key)], memory_order_acquire);
+}
+
+/*
+ * Pins the slot if it holds the key, with no store but to the thread's own block. false: it does
+ * not, or is closed; then, and if the pin turns out to be no use, pool_give_up must follow. Calls
+ * nothing, so that a caller who leaves all else to a slow path of its own keeps its registers.
+ */
+static inline __attribute__((always_inline)) bool
+pool_try(const struct pool *pool, struct pool_block *block, uint32_t i, struct pool_key key)
+{
+    if (__builtin_expect(i == POOL_NONE, false))
+        return false;
+    const struct pool_slot *slot = &pool->slots[i];
+    /* acquire: the key is looked at in this life or a later one; and the slot is read after it */
+    const uint32_t life = atomic_load_explicit(&slot->life, memory_order_acquire);
+    struct pool_counter *counter = pool_counter(block, i);
+    const bool usable = counter && pool_life_state(life) == POOL_LIVE;
+    if (__builtin_expect(!usable, false) || __builtin_expect(!pool_slot_holds(slot, key), false))
+        return false;
+    const uint32_t pins = atomic_load_explicit(&counter->pins, memory_order_relaxed);
+    pool_note_set(block, i + 1, pins);
+    atomic_store_explicit(&counter->pins, pins + 1, memory_order_release);
+    machine_barrier_light(); /* pairs with the heavy one between CLOSED or DOOMED and sums() */
+
+    /* LIVE in the same generation: from here on the slot stays what it is. */
+    return __builtin_expect(atomic_load_explicit(&slot->life, memory_order_acquire) == life, true);
+}
+
+static inline void pool_count_hit(struct pool_block *block)
+{
+    atomic_store_explicit(&block->hits,
+                          atomic_load_explicit(&block->hits, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
 
 /*
  * The hit: no lock, no system call, no store but to the thread's own block. The slot, pinned and to
@@ -317,35 +386,14 @@ uint32_t pool_walk(struct pool *pool, uint32_t slot, struct pool_key key) __attr
  */
 static inline uint32_t pool_hit(struct pool *pool, struct pool_block *block, struct pool_key key)
 {
-    uint32_t i = atomic_load_explicit(&pool->buckets[pool_hash(pool, key)], memory_order_acquire);
-    if (i == POOL_NONE)
-        return POOL_NONE;
-    struct pool_slot *slot = &pool->slots[i];
-    if (__builtin_expect(!pool_slot_holds(slot, key), false)) {
+    uint32_t i = pool_first(pool, key);
+    if (i != POOL_NONE && !pool_slot_holds(&pool->slots[i], key))
         i = pool_walk(pool, i, key);
-        if (i == POOL_NONE)
-            return POOL_NONE;
-        slot = &pool->slots[i];
-    }
-    /* acquire: the key is looked at in this life or a later one; and the slot is read after it */
-    const uint32_t life = atomic_load_explicit(&slot->life, memory_order_acquire);
-    struct pool_counter *counter = pool_counter(block, i);
-    if (!counter || pool_life_state(life) != POOL_LIVE || !pool_slot_holds(slot, key))
-        return POOL_NONE;
-    const uint32_t pins = atomic_load_explicit(&counter->pins, memory_order_relaxed);
-    atomic_store_explicit(&block->note_pins, pins, memory_order_relaxed);
-    atomic_store_explicit(&block->note_slot, i + 1, memory_order_release);
-    atomic_store_explicit(&counter->pins, pins + 1, memory_order_release);
-    machine_barrier_light(); /* pairs with the heavy one between CLOSED or DOOMED and sums() */
-
-    /* LIVE in the same generation: from here on the slot stays what it is. */
-    if (__builtin_expect(atomic_load_explicit(&slot->life, memory_order_acquire) != life, false)) {
-        pool_hit_undo(pool, block, i, pins);
+    if (!pool_try(pool, block, i, key)) {
+        pool_give_up(pool, block);
         return POOL_NONE;
     }
-    atomic_store_explicit(&block->hits,
-                          atomic_load_explicit(&block->hits, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    pool_count_hit(block);
     return i;
 }
 

@@ -443,7 +443,8 @@ static int make_file(struct mf_pool *pool, int fd, uint32_t flags, struct mf_fil
         return (int)size;
     }
     file->pool = pool;
-    file->serial = 1 + atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed);
+    file->owner = (1 + atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed))
+                  << (SPAN_BITS + 1);
     atomic_init(&file->size, (uint64_t)size);
     file->write = flags & MF_FILE_WRITE;
     file->copy_only = flags & MF_FILE_COPY || file_is_network(fd);

@@ -12,8 +12,9 @@
 
 enum { IN_POOL, IN_SLOT, IN_BUFFER };
 
-static void push(struct thread *self, struct mf_pool *pool, uint32_t slot, const void *data,
-                 size_t length, struct mf_window *w)
+static inline __attribute__((always_inline)) void push(struct thread *self, struct mf_pool *pool,
+                                                       uint32_t slot, const void *data,
+                                                       size_t length, struct mf_window *w)
 {
     w->data = data;
     w->length = length;
@@ -46,8 +47,8 @@ static int push_read(struct thread *self, struct mf_file *file, uint64_t offset,
     return 0;
 }
 
-static int pin_generic(struct thread *self, struct mf_file *file, uint64_t offset, size_t length,
-                       struct mf_window *w)
+static int pin_slow(struct thread *self, struct mf_file *file, uint64_t offset, size_t length,
+                    struct mf_window *w)
 {
     const uint64_t end = offset + length;
     if (end > atomic_load_explicit(&file->size, memory_order_relaxed)) {
@@ -73,30 +74,46 @@ static int pin_generic(struct thread *self, struct mf_file *file, uint64_t offse
     return push_read(self, file, offset, length, w);
 }
 
-int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf_window *w)
+static int __attribute__((noinline))
+pin_generic(struct mf_file *file, uint64_t offset, size_t length, struct mf_window *w)
 {
+    struct pool_block *block = thread_block(file->pool);
+    if (block)
+        pool_give_up(&file->pool->core, block);
     if (offset > INT64_MAX || length > INT64_MAX - offset || window_is_in_use(w))
         return -EINVAL;
-    struct pool_block *block = thread_block(file->pool);
     struct thread *self = thread_record();
     if (!self)
         return -ENOMEM;
     if (self->locals == LOCALS_MAX)
         return -ENOSPC;
-    const uint64_t size = atomic_load_explicit(&file->size, memory_order_relaxed);
+    const int saved = errno;
     pool_mark(block, &w->opaque[WINDOW_TOKEN]);
-    if (block && length - 1 < size && offset <= size - length) {
-        const struct hit hit = piece_hit(file, block, offset, length, false);
-        if (hit.data) {
-            push(self, file->pool, hit.slot, hit.data, length, w);
+    const int err = pin_slow(self, file, offset, length, w);
+    errno = saved;
+    return err;
+}
+
+int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf_window *w)
+{
+    /* The short way: not empty, within the size last seen, mapped. */
+    struct mf_pool *pool = file->pool;
+    struct thread *self = thread_self;
+    struct pool_block *block = thread_block_ready(pool);
+    const uint64_t size = atomic_load_explicit(&file->size, memory_order_relaxed);
+    if (__builtin_expect(block && self->locals < LOCALS_MAX && !window_is_in_use(w) &&
+                             length - 1 < size && offset <= size - length,
+                         true)) {
+        pool_mark(block, &w->opaque[WINDOW_TOKEN]);
+        uint32_t slot;
+        const char *data = piece_try(file, pool, block, offset, length, false, &slot);
+        if (__builtin_expect(data != NULL, true)) {
+            push(self, pool, slot, data, length, w);
             pool_settle(block);
             return 0;
         }
     }
-    const int saved = errno;
-    const int err = pin_generic(self, file, offset, length, w);
-    errno = saved;
-    return err;
+    return pin_generic(file, offset, length, w);
 }
 
 int mf_local_unpin(struct mf_window *w)

@@ -143,6 +143,7 @@ static int create(const struct mf_pool_limits *limits, size_t extent, uint32_t f
     if (err)
         return err;
     pool->extent_shift = (uint32_t)__builtin_ctzll(extent);
+    pool->extent_mask = extent - 1;
     pool->flags = flags;
     if (flags & MF_POOL_DEBUG)
         atomic_init(&pool->core.waiting, 1); /* every unpin looks closer: piece_unpin_slow */

@@ -56,6 +56,7 @@ struct mf_pool {
     struct pool core; /* first: the machine's functions are given this */
     uint32_t index;   /* in the registry */
     uint32_t extent_shift;
+    uint64_t extent_mask; /* its size - 1 */
     uint32_t flags;
     struct extent *extents;
     _Atomic uint32_t extents_used; /* slots that ever had one: as far as the fault handler looks */
@@ -86,7 +87,7 @@ struct file_identity {
 
 struct mf_file {
     struct mf_pool *pool;
-    uint64_t serial;       /* never used again */
+    uint64_t owner;        /* of its keys; never used again */
     _Atomic uint64_t size; /* as last seen */
     bool write, copy_only, borrowed;
     _Atomic uint32_t references; /* the handle, each extent, each copy */
@@ -257,7 +258,7 @@ static inline bool window_is_pinned(const struct mf_window *w, bool local)
 
 static inline bool window_is_in_use(const struct mf_window *w)
 {
-    return (w->opaque[WINDOW_TOKEN] | 1) == (window_token(w, false) | 1);
+    return (w->opaque[WINDOW_TOKEN] ^ window_token(w, false)) <= 1;
 }
 
 /* What is stored before is seen before: by the child of a fork in between. */
@@ -281,7 +282,9 @@ static inline void window_clear(struct mf_window *w)
 {
     *(volatile uint64_t *)&w->opaque[WINDOW_TOKEN] = 0;
     store_fence();
-    *w = (struct mf_window){.data = NULL};
+    w->data = NULL;
+    w->length = 0;
+    w->flags = 0;
 }
 
 /* Orders the reads of a window's bytes before that of the mark; pairs with the handler's store. */
@@ -299,7 +302,7 @@ static inline struct pool_key piece_key(const struct mf_file *file, uint64_t fir
                                         bool write)
 {
     const uint64_t mode = write ? UINT64_C(1) << SPAN_BITS : 0;
-    return (struct pool_key){file->serial << (SPAN_BITS + 1) | mode | (span - 1), first};
+    return (struct pool_key){file->owner | mode | (span - 1), first};
 }
 
 /* The calling thread's counters if it has some already. */
@@ -317,33 +320,25 @@ static inline bool extent_fits(struct mf_pool *pool, uint32_t slot, uint64_t in_
            in_extent + length <= atomic_load_explicit(&machine->length, memory_order_relaxed);
 }
 
-struct hit {
-    char *data; /* NULL: not a hit */
-    uint32_t slot;
-};
-
-/* Pins a piece, neither empty nor beyond the size last seen, whose extent is mapped and sound;
- * takes no lock. To be settled. */
-static inline struct hit piece_hit(struct mf_file *file, struct pool_block *block, uint64_t offset,
-                                   size_t length, bool write)
+/* Pins a piece, neither empty nor beyond the size last seen, if it lies in one extent, mapped and
+ * sound; takes no lock and calls nothing. Where it is, to be settled; or NULL, and pool_give_up to
+ * follow. */
+static inline __attribute__((always_inline)) char *
+piece_try(const struct mf_file *file, struct mf_pool *pool, struct pool_block *block,
+          uint64_t offset, size_t length, bool write, uint32_t *slot)
 {
-    struct mf_pool *pool = file->pool;
     const uint32_t shift = pool->extent_shift;
-    const uint64_t first = offset >> shift, in_extent = offset - (first << shift);
-    const uint64_t span = ((in_extent + length - 1) >> shift) + 1;
-    if (span > 1 << SPAN_BITS)
-        return (struct hit){NULL, POOL_NONE};
-    const uint32_t slot = pool_hit(&pool->core, block, piece_key(file, first, span, write));
-    if (slot == POOL_NONE)
-        return (struct hit){NULL, POOL_NONE};
-    if (__builtin_expect(!extent_fits(pool, slot, in_extent, length), false)) {
-        piece_put(pool, slot);
-        return (struct hit){NULL, POOL_NONE};
-    }
-    return (struct hit){
-        atomic_load_explicit(&pool->core.slots[slot].machine.base, memory_order_relaxed) +
-            in_extent,
-        slot};
+    const uint64_t first = offset >> shift, in_extent = offset & pool->extent_mask;
+    if (__builtin_expect(in_extent + length - 1 > pool->extent_mask, false))
+        return NULL;
+    const struct pool_key key = piece_key(file, first, 1, write);
+    *slot = pool_first(&pool->core, key);
+    if (!pool_try(&pool->core, block, *slot, key) ||
+        __builtin_expect(!extent_fits(pool, *slot, in_extent, length), false))
+        return NULL;
+    pool_count_hit(block);
+    return atomic_load_explicit(&pool->core.slots[*slot].machine.base, memory_order_relaxed) +
+           in_extent;
 }
 
 /*
@@ -351,17 +346,20 @@ static inline struct hit piece_hit(struct mf_file *file, struct pool_block *bloc
  * -EIO if a page of it vanished. The note is there before anything changes: the child of a fork in
  * between has the window cleared and the extent unpinned.
  */
-static inline int piece_unpin(struct mf_pool *pool, uint32_t slot, struct mf_window *w)
+static inline __attribute__((always_inline)) int piece_unpin(struct mf_pool *pool, uint32_t slot,
+                                                             struct mf_window *w)
 {
     struct pool_block *block = thread_block_ready(pool);
     const int err = extent_failed(pool, slot) ? -EIO : 0;
-    if (__builtin_expect(!pool_unpin_note(block, slot, w ? &w->opaque[WINDOW_TOKEN] : NULL), false))
+    struct pool_counter *counter =
+        pool_unpin_note(block, slot, w ? &w->opaque[WINDOW_TOKEN] : NULL);
+    if (__builtin_expect(!counter, false))
         return piece_unpin_generic(pool, slot, w);
     if (w) {
         store_fence();
         window_clear(w);
     }
-    pool_count_unpin(block, slot);
+    pool_count_unpin(counter);
     pool_settle(block);
     if (__builtin_expect(pool_is_awaited(&pool->core, slot), false))
         return piece_unpin_slow(pool, slot, err);

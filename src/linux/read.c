@@ -2,31 +2,44 @@
 /*
  * Reading and writing by copy. Where a SIGBUS handler is there to end a copy that faults, reads of
  * mapped extents are copies; whatever goes wrong with one is told by pread(2), which is asked for
- * the bytes instead. So the answers are those of pread, but for the size last seen. A mapped extent that was read by
- * pread twice within a short time is mapped.
+ * the bytes instead. So the answers are those of pread, but for the size last seen. An extent that
+ * was read by pread twice within a short time is mapped.
  */
 #include "linux/pool.h"
 #include "linux/system.h"
+
+/* Pins a piece whose extent is not mapped; NULL: pread must do. */
+static char *__attribute__((noinline))
+pin_slow(struct mf_file *file, uint64_t offset, size_t length, uint32_t *slot)
+{
+    struct pool_block *block = thread_block(file->pool);
+    if (block)
+        pool_give_up(&file->pool->core, block);
+    pool_mark(block, NULL);
+    struct piece piece;
+    char *data;
+    if (piece_locate(file, offset, length, false, &piece) != 0 ||
+        !ghost_touch(file->pool, piece.key) || piece_pin(file, &piece, MF_NOWAIT, slot, &data) != 0)
+        return NULL;
+    return data;
+}
 
 /* Copies from an extent that is mapped; 0: pread must do. Within one extent, within the file. */
 static size_t read_mapped(struct mf_file *file, uint64_t offset, void *buffer, size_t length)
 {
     struct mf_pool *pool = file->pool;
-    struct pool_block *block = thread_block(pool);
-    struct hit hit = {NULL, POOL_NONE};
-    pool_mark(block, NULL);
-    if (block)
-        hit = piece_hit(file, block, offset, length, false);
-    if (!hit.data) {
-        struct piece piece;
-        if (piece_locate(file, offset, length, false, &piece) != 0 ||
-            !ghost_touch(pool, piece.key) ||
-            piece_pin(file, &piece, MF_NOWAIT, &hit.slot, &hit.data) != 0)
-            return 0;
+    struct pool_block *block = thread_block_ready(pool);
+    const char *data = NULL;
+    uint32_t slot;
+    if (__builtin_expect(block != NULL, true)) {
+        pool_mark(block, NULL);
+        data = piece_try(file, pool, block, offset, length, false, &slot);
     }
+    if (__builtin_expect(!data, false) && !(data = pin_slow(file, offset, length, &slot)))
+        return 0;
     /* Not settled: the child of a fork during the copy has no use for the pin. */
-    const size_t left = copy_guarded(buffer, hit.data, length);
-    return piece_unpin(pool, hit.slot, NULL) == 0 && !left ? length : 0;
+    const size_t left = copy_guarded(buffer, data, length);
+    return piece_unpin(pool, slot, NULL) == 0 && !left ? length : 0;
 }
 
 static ssize_t read_file(struct mf_file *file, uint64_t offset, void *buffer, size_t length,

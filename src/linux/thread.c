@@ -124,7 +124,8 @@ static void drop_noted_local(struct thread *thread)
     struct local *last = &thread->local[thread->locals - 1];
     const struct pool_block *block =
         last->slot == POOL_NONE ? NULL : thread->blocks[last->pool->index];
-    const bool noted = block && atomic_load_explicit(&block->note_slot, memory_order_relaxed) &&
+    uint32_t before;
+    const bool noted = block && pool_note_get(block, &before) &&
                        atomic_load_explicit(&block->note_mark, memory_order_relaxed) ==
                            &last->window->opaque[WINDOW_TOKEN];
     if (noted || !window_is_pinned(last->window, true))

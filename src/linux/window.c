@@ -88,7 +88,9 @@ int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool writ
 void piece_put(struct mf_pool *pool, uint32_t slot)
 {
     struct pool_block *block = thread_block(pool);
-    pool_unpin_note(block, slot, NULL); /* from the note of the pin, if there is one */
+    /* From the note of the pin, if there is one, and with its mark: the window gets the next. */
+    pool_unpin_note(block, slot,
+                    block ? atomic_load_explicit(&block->note_mark, memory_order_relaxed) : NULL);
     pool_unpin(&pool->core, block, slot);
     pool_settle(block);
 }
@@ -246,15 +248,16 @@ static int pin_copy(struct mf_file *file, uint64_t offset, size_t length, uint32
 
 /* Pinning. */
 
-static inline void fill(struct mf_window *w, struct mf_pool *pool, uint32_t slot, const char *data,
-                        size_t length, uint32_t flags)
+static inline __attribute__((always_inline)) void fill(struct mf_window *w, struct mf_pool *pool,
+                                                       uint32_t slot, const char *data,
+                                                       size_t length, uint32_t flags)
 {
     w->data = data;
     w->length = length;
     w->flags = flags;
     w->opaque[IN_POOL] = (uintptr_t)pool;
+    atomic_signal_fence(memory_order_release); /* else they are put together first, at more cost */
     w->opaque[IN_SLOT] = slot;
-    w->opaque[IN_FILE] = 0;
     window_own(w, false);
 }
 
@@ -363,6 +366,9 @@ static int __attribute__((noinline))
 pin_generic(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags, uint64_t deadline,
             struct mf_window *w)
 {
+    struct pool_block *block = thread_block_ready(file->pool);
+    if (block)
+        pool_give_up(&file->pool->core, block);
     int err = check_arguments(file, offset, length, flags, w);
     if (err)
         return err;
@@ -396,9 +402,10 @@ int mf_window_pin(struct mf_file *file, uint64_t offset, size_t length, uint32_t
                              !window_is_in_use(w) && length - 1 < size && offset <= size - length,
                          true)) {
         pool_mark(block, &w->opaque[WINDOW_TOKEN]);
-        const struct hit hit = piece_hit(file, block, offset, length, flags & MF_WRITE);
-        if (__builtin_expect(hit.data != NULL, true)) {
-            fill(w, pool, hit.slot, hit.data, length, flags);
+        uint32_t slot;
+        const char *data = piece_try(file, pool, block, offset, length, flags & MF_WRITE, &slot);
+        if (__builtin_expect(data != NULL, true)) {
+            fill(w, pool, slot, data, length, flags);
             pool_settle(block);
             return 0;
         }

@@ -552,7 +552,7 @@ static void a_fork_completes_the_unfinished_unpins_of_other_threads(void **state
         const uint32_t a = pin(0, 1), b = pin(1, 1);
         assert_true(pool_unpin_note(world.blocks[1], b, &mark));
         if (counted)
-            assert_true(pool_count_unpin(world.blocks[1], b));
+            pool_count_unpin(pool_counter(world.blocks[1], b));
         pool_freeze(&world.pool);
         pool_thaw(&world.pool, true);
         assert_int_equal(pool_pinned(&world.pool, a), 1);
@@ -601,7 +601,7 @@ static void the_evictor_does_not_wait_for_a_fork_that_waits_for_it(void **state)
     const struct pool_victim victim = {doomed, pool_generation(&world.pool, doomed)};
     pool_doom(&world.pool, &victim, 1);
     /* Its last unpin is counted, and its thread has not come to retire it. */
-    assert_true(pool_count_unpin(world.blocks[0], doomed));
+    pool_count_unpin(pool_counter(world.blocks[0], doomed));
     world.truly_pinned[doomed]--;
     unpin(0, other);
     world.at_barrier = freeze_as_a_fork_does;
