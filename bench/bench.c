@@ -13,9 +13,7 @@
 #include "cli/cli.h"
 
 static const struct bench_workload *const workloads[] = {
-    &bench_space,
-    &bench_mmap_scan,
-    &bench_mapping,
+    &bench_space,  &bench_mmap_scan, &bench_mapping, &bench_kmap_lock, &bench_window, &bench_files,
 #ifdef MAPFOLD_SQLITE_LIBRARY
     &bench_sqlite,
 #endif
@@ -65,6 +63,10 @@ static void wrong(struct argp_state *state, const char *format, ...)
 
 static error_t choose_workload(struct bench *bench, const char *name, struct argp_state *state)
 {
+    if (bench->workload && bench->workload->takes_argument && !bench->argument) {
+        bench->argument = name;
+        return 0;
+    }
     if (bench->workload) {
         wrong(state, "one workload at a time: '%s' is one too many", name);
         return EINVAL;
@@ -216,7 +218,7 @@ static char *filter_help(int key, const char *text, void *input)
         fputs("    systems:", out);
         for (const char *const *system = workloads[i]->systems; *system; system++)
             fprintf(out, " %s", *system);
-        fputs("\n    parts:", out);
+        fputs(workloads[i]->parts ? "\n    parts:" : "", out);
         for (const char *const *part = workloads[i]->parts; part && *part; part++)
             fprintf(out, " %s", *part);
         fputc('\n', out);
@@ -296,7 +298,7 @@ int bench_command(int argc, char **argv)
     static const struct argp argp = {
         options,
         parse_option,
-        "[WORKLOAD]",
+        "[WORKLOAD [DIR]]",
         "Measures mapfold beside its rivals, in one run: one workload, or all of them.\v",
         NULL,
         filter_help,

@@ -20,6 +20,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "lock_figures.h"
+
 enum { BENCH_NOTE = 64, BENCH_SYSTEMS = 16 };
 
 /* One measured result. Names are literals. A field that does not apply is 0 (note: empty). */
@@ -33,8 +35,14 @@ struct bench_row {
     double ns_per_op;
     double p50_ns;
     double p99_ns;
+    bool only_mean;   /* without percentiles */
+    double p999_ns;   /* 0: not measured */
+    uint32_t sampled; /* operations timed together for one sample of the percentiles; 0: 1 */
+    bool counts_misses;
+    double misses_per_op; /* of a cache */
     uint64_t kernel_maps; /* of this process, at the end */
     double bytes_per_area;
+    struct lock_figures lock;
     char note[BENCH_NOTE];
 };
 
@@ -46,6 +54,7 @@ struct bench_workload {
     const char *const *systems; /* NULL-terminated; the first is the one ratios are taken to */
     /* Its parts ("space.steady"), which can be asked for alone, NULL-terminated; or NULL. */
     const char *const *parts;
+    bool takes_argument; /* DIR, after its name */
     uint64_t maps; /* kernel maps that --raise-limit makes room for, for the largest n by default */
     int (*run)(struct bench *bench);
     void (*print)(const struct bench *bench, FILE *out);
@@ -56,6 +65,7 @@ struct bench_workload {
 struct bench {
     const struct bench_workload *workload;
     const char *part;                      /* the one part asked for, or NULL for all */
+    const char *argument;                  /* what followed the workload's name, or NULL */
     const char *wanted[BENCH_SYSTEMS + 1]; /* NULL-terminated; empty for all */
     uint64_t sizes[16];                    /* of --n, 0-terminated; empty for the workload's own */
     double seconds;                        /* the patience of one series */
@@ -103,6 +113,10 @@ struct bench_series {
     int (*commit)(void *state, size_t count);
     size_t batch; /* operations in a batch, at most */
     bool waits;   /* its operations wait for others: wall-clock time is the true mean */
+    /* For the percentiles: samples after each batch (0: 8), and operations that one sample times
+     * together (0: 1; more where a single one takes less than reading the clock). */
+    uint16_t samples;
+    uint16_t sampled;
 };
 
 struct bench_time {
@@ -110,6 +124,7 @@ struct bench_time {
     double ns_per_op;
     double p50_ns;
     double p99_ns;
+    double p999_ns;
     uint64_t done; /* operations done in all: fewer than asked after an error or a timeout */
     int error;     /* 0, the error of the series, or -ETIME */
 };
@@ -120,10 +135,24 @@ struct bench_time {
  * user and kernel mode, so that other programs' turns on the same CPU do not count (for a series
  * that `waits`: wall-clock time). Single operations for the percentiles are timed apart, eight
  * after each batch, by the wall clock, less the cost of reading it (the median of many empty
- * pairs); they do not enter the mean.
+ * pairs); they do not enter the mean. Where a series samples several operations together, the
+ * percentiles are those of such groups, divided by their size.
  */
 void bench_measure(const struct bench_series *series, void *state, uint64_t ops, uint64_t until,
                    struct bench_time *time);
+
+/*
+ * The same by so many threads at once, each with a state and a time of its own; the calling thread
+ * is one of them. 0, or -errno: a thread could not be started, and nothing was measured.
+ */
+int bench_measure_threads(const struct bench_series *series, void *const *states, unsigned threads,
+                          uint64_t ops, uint64_t until, struct bench_time *times);
+
+/*
+ * What the threads saw together: the operations of all, the mean time of an operation as its thread
+ * saw it, the worst thread's percentiles, and an error, if there was one, other than -ETIME.
+ */
+struct bench_time bench_time_together(const struct bench_time *times, unsigned threads);
 
 /* A small fast generator (splitmix64): the same sequence for the same seed, everywhere. */
 static inline uint64_t bench_random(uint64_t *state)
@@ -187,6 +216,9 @@ void plot_bars(const struct bench *bench, FILE *script, const char *workload, co
 extern const struct bench_workload bench_space;
 extern const struct bench_workload bench_mmap_scan;
 extern const struct bench_workload bench_mapping;
+extern const struct bench_workload bench_kmap_lock;
+extern const struct bench_workload bench_window;
+extern const struct bench_workload bench_files;
 extern const struct bench_workload bench_sqlite; /* only built where SQLite is */
 
 #endif

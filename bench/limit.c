@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vm.max_map_count, raised for a run and always restored. A second process, the guardian, holds the
- * reading end of a pipe whose writing end this process (and its forks, not what they exec) keeps
- * open: end-of-file means that we are gone, be it by exit, signal, crash or kill -9, and the
- * guardian writes the old value back. Where we still can, we close the pipe ourselves and wait for
- * the guardian, so that the limit is back before the command returns.
+ * vm.max_map_count, raised for a run and always restored: a guardian writes the old value back when
+ * this process ends, and before the command returns where we still can.
  *
  * Two runs at once would take each other's raised value for the true one, so the guardian's
  * lifetime is also a lock: an abstract socket name, which leaves nothing behind.
@@ -17,21 +14,19 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench.h"
 #include "cli/cli.h"
+#include "guardian.h"
 
 static const char sysctl_path[] = "/proc/sys/vm/max_map_count";
-static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 static struct {
-    pid_t guardian; /* 0: the limit is not raised */
-    int pipe;       /* the writing end */
+    struct guardian guardian; /* none: the limit is not raised */
     uint64_t old;
     uint64_t raised;
-} limit = {0, -1, 0, 0};
+} limit = {{0, -1}, 0, 0};
 
 static int write_limit(uint64_t value)
 {
@@ -70,54 +65,15 @@ static int take_lock(void)
     return -1;
 }
 
-/* The guardian: in a session of its own, so that the terminal's signals pass it by. */
-static void guard(int pipe_end)
+static int restore_last(const void *unused)
 {
-    char byte;
-    setsid();
-    for (size_t i = 0; i < sizeof(ending_signals) / sizeof(*ending_signals); i++)
-        signal(ending_signals[i], SIG_IGN);
-    while (read(pipe_end, &byte, 1) < 0 && errno == EINTR)
-        ;
-    _exit(restore_limit() ? 1 : 0);
-}
-
-static int start_guardian(int lock)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC))
-        return -1;
-    fflush(stdout);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        close(ends[1]);
-        /* Whoever reads our output through a pipe must not wait for the guardian. */
-        const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        for (int fd = 0; null >= 0 && fd <= 2; fd++)
-            dup2(null, fd);
-        guard(ends[0]);
-    }
-    close(ends[0]);
-    close(lock);
-    if (pid < 0) {
-        close(ends[1]);
-        return -1;
-    }
-    limit.guardian = pid;
-    limit.pipe = ends[1];
-    return 0;
+    (void)unused;
+    return restore_limit();
 }
 
 void limit_restore(void)
 {
-    if (limit.guardian == 0)
-        return;
-    int status = 0;
-    close(limit.pipe);
-    while (waitpid(limit.guardian, &status, 0) < 0 && errno == EINTR)
-        ;
-    limit.guardian = 0;
-    if (status != 0 && restore_limit())
+    if (limit.guardian.process && guardian_end(&limit.guardian) && restore_limit())
         cli_error("cannot restore vm.max_map_count: %s; do it with: sysctl vm.max_map_count=%llu",
                   strerror(errno), (unsigned long long)limit.old);
 }
@@ -129,10 +85,8 @@ static void end_by_signal(int number)
     if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
         /* nobody is there to read it */
     }
-    if (limit.guardian > 0) {
-        close(limit.pipe);
-        waitpid(limit.guardian, NULL, 0);
-    }
+    if (limit.guardian.process > 0)
+        guardian_end(&limit.guardian);
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -141,7 +95,7 @@ void limit_catch_signals(void)
 {
     struct sigaction action = {.sa_handler = end_by_signal};
     sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof(ending_signals) / sizeof(*ending_signals); i++) {
+    for (size_t i = 0; i < ENDING_SIGNALS; i++) {
         struct sigaction old;
         /* What was ignored (nohup) stays ignored. */
         if (sigaction(ending_signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
@@ -164,7 +118,11 @@ int limit_raise(uint64_t maps)
             cli_error("cannot raise vm.max_map_count: no lock: %s", strerror(errno));
         return -1;
     }
-    if (start_guardian(lock)) {
+    const int failed = guardian_start(&limit.guardian, restore_last, NULL);
+    const int error = errno;
+    close(lock);
+    if (failed) {
+        errno = error;
         cli_error("cannot raise vm.max_map_count: no guardian to restore it: %s", strerror(errno));
         return -1;
     }
@@ -180,5 +138,5 @@ int limit_raise(uint64_t maps)
 
 uint64_t limit_raised_from(void)
 {
-    return limit.guardian ? limit.old : 0;
+    return limit.guardian.process ? limit.old : 0;
 }

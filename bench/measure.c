@@ -2,10 +2,11 @@
 /*
  * How time is taken. Reading the clock costs about as much as a cheap operation, so a mean over
  * single timings would be half clock. Batches of up to some hundred operations carry the mean, with
- * two readings each; eight single ones after each batch carry the percentiles, less the clock's
- * median cost, and are left out of the mean.
+ * two readings each; eight single ones (or as many as a series says, or small groups) after each batch
+ * carry the percentiles, less the clock's median cost, and are left out of the mean.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -58,14 +59,19 @@ struct samples {
     size_t count; /* samples taken; the newest SAMPLES of them are kept */
 };
 
-/* Operations first..first+count-1, one by one. */
+static size_t sampled(const struct bench_series *series)
+{
+    return series->sampled ? series->sampled : 1;
+}
+
+/* Operations first..first+count-1, one by one, or group by group. */
 static int run_singles(const struct bench_series *series, void *state, size_t first, size_t count,
                        struct samples *samples)
 {
     const uint32_t cost = clock_cost();
-    for (size_t i = first; i < first + count; i++) {
+    for (size_t i = first; i < first + count; i += sampled(series)) {
         const uint64_t begin = bench_now();
-        const int error = series->run(state, i, 1);
+        const int error = series->run(state, i, sampled(series));
         const uint64_t ns = bench_now() - begin;
         if (error)
             return error;
@@ -80,7 +86,10 @@ static int run_singles(const struct bench_series *series, void *state, size_t fi
 static int run_batch(const struct bench_series *series, void *state, size_t count,
                      struct samples *samples, uint64_t *spent, uint64_t *ops)
 {
-    const size_t singles = count < 4 * SINGLES ? count / 4 : SINGLES;
+    const size_t group = sampled(series);
+    const size_t wanted = series->samples ? series->samples : SINGLES;
+    const size_t most = series->samples ? count / group : count / 4 / group;
+    const size_t singles = (most < wanted ? most : wanted) * group;
     int error = series->prepare ? series->prepare(state, count) : 0;
     if (error)
         return error;
@@ -97,7 +106,15 @@ static int run_batch(const struct bench_series *series, void *state, size_t coun
     return error;
 }
 
-static void summarize(struct samples *samples, uint64_t spent, struct bench_time *time)
+/* The sample that a share of 1/part of all exceed, at most. */
+static double percentile(const struct samples *samples, size_t kept, size_t part, size_t group)
+{
+    const size_t beyond = kept / part;
+    return (double)samples->ns[kept - 1 - beyond] / (double)group;
+}
+
+static void summarize(struct samples *samples, size_t group, uint64_t spent,
+                      struct bench_time *time)
 {
     const size_t kept = samples->count < SAMPLES ? samples->count : SAMPLES;
     if (time->ops)
@@ -106,9 +123,9 @@ static void summarize(struct samples *samples, uint64_t spent, struct bench_time
         return;
     qsort(samples->ns, kept, sizeof(*samples->ns), compare_samples);
     const size_t middle = kept / 2;
-    const size_t last_percent = kept - 1 - kept / 100;
-    time->p50_ns = samples->ns[middle];
-    time->p99_ns = samples->ns[last_percent];
+    time->p50_ns = (double)samples->ns[middle] / (double)group;
+    time->p99_ns = percentile(samples, kept, 100, group);
+    time->p999_ns = percentile(samples, kept, 1000, group);
 }
 
 void bench_measure(const struct bench_series *series, void *state, uint64_t ops, uint64_t until,
@@ -130,6 +147,67 @@ void bench_measure(const struct bench_series *series, void *state, uint64_t ops,
         if (!time->error && time->done < ops && bench_now() > until)
             time->error = -ETIME;
     }
-    summarize(&samples, spent, time);
+    summarize(&samples, sampled(series), spent, time);
     bench_memory_free(samples.ns, SAMPLES * sizeof(uint32_t));
+}
+
+struct measured_thread {
+    const struct bench_series *series;
+    void *state;
+    uint64_t ops;
+    uint64_t until;
+    struct bench_time *time;
+    pthread_barrier_t *start;
+    pthread_t thread;
+};
+
+static void *measure_thread(void *argument)
+{
+    const struct measured_thread *thread = argument;
+    pthread_barrier_wait(thread->start);
+    bench_measure(thread->series, thread->state, thread->ops, thread->until, thread->time);
+    return NULL;
+}
+
+int bench_measure_threads(const struct bench_series *series, void *const *states, unsigned threads,
+                          uint64_t ops, uint64_t until, struct bench_time *times)
+{
+    enum { MOST = 64 };
+    struct measured_thread thread[MOST];
+    pthread_barrier_t start;
+    if (threads < 1 || threads > MOST)
+        return -EINVAL;
+    pthread_barrier_init(&start, NULL, threads);
+    int error = 0;
+    for (unsigned i = 0; i < threads && !error; i++) {
+        thread[i] = (struct measured_thread){series, states[i], ops, until, &times[i], &start, 0};
+        if (i > 0)
+            error = -pthread_create(&thread[i].thread, NULL, measure_thread, &thread[i]);
+    }
+    if (error)
+        return error; /* those that wait at the barrier end with the process */
+    measure_thread(&thread[0]);
+    for (unsigned i = 1; i < threads; i++)
+        pthread_join(thread[i].thread, NULL);
+    pthread_barrier_destroy(&start);
+    return 0;
+}
+
+struct bench_time bench_time_together(const struct bench_time *times, unsigned threads)
+{
+    struct bench_time all = {0};
+    double rate = 0;
+    for (unsigned i = 0; i < threads; i++) {
+        const struct bench_time *time = &times[i];
+        all.ops += time->ops;
+        all.done += time->done;
+        rate += time->ns_per_op > 0 ? 1 / time->ns_per_op : 0;
+        all.p50_ns = time->p50_ns > all.p50_ns ? time->p50_ns : all.p50_ns;
+        all.p99_ns = time->p99_ns > all.p99_ns ? time->p99_ns : all.p99_ns;
+        all.p999_ns = time->p999_ns > all.p999_ns ? time->p999_ns : all.p999_ns;
+        if (time->error && (!all.error || all.error == -ETIME))
+            all.error = time->error;
+    }
+    all.ns_per_op = rate > 0 ? threads / rate : 0;
+    return all;
 }

@@ -136,9 +136,12 @@ static int run_release(void *state, size_t first, size_t count)
     return 0;
 }
 
-const struct bench_series pieces_grow = {prepare_grow, run_grow, commit_grow, PIECES_BATCH, true};
-const struct bench_series pieces_turn = {prepare_turn, run_turn, commit_turn, PIECES_BATCH, true};
-const struct bench_series pieces_release = {prepare_release, run_release, NULL, PIECES_BATCH, true};
+const struct bench_series pieces_grow = {
+    prepare_grow, run_grow, commit_grow, PIECES_BATCH, true, 0, 0};
+const struct bench_series pieces_turn = {
+    prepare_turn, run_turn, commit_turn, PIECES_BATCH, true, 0, 0};
+const struct bench_series pieces_release = {
+    prepare_release, run_release, NULL, PIECES_BATCH, true, 0, 0};
 
 int pieces_file(const struct bench *bench, const struct pieces_plan *plan)
 {

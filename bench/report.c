@@ -15,6 +15,27 @@ static json_t *rounded(double value)
     return json_real((double)(long long)(value * 10 + 0.5) / 10);
 }
 
+static void lock_json(json_t *object, const struct lock_figures *lock)
+{
+    if (lock->counted) {
+        json_object_set_new(object, "lock_total", json_integer((json_int_t)lock->total));
+        json_object_set_new(object, "lock_spin", json_real(lock->spin));
+        json_object_set_new(object, "lock_reject", json_real(lock->reject));
+    }
+    if (lock->timed) {
+        json_object_set_new(object, "lock_util", json_real(lock->util));
+        json_object_set_new(object, "lock_hold_mean_ns", rounded(lock->hold_mean_ns));
+        json_object_set_new(object, "lock_hold_max_ns", rounded(lock->hold_max_ns));
+        json_object_set_new(object, "lock_wait_mean_ns", rounded(lock->wait_mean_ns));
+        json_object_set_new(object, "lock_wait_max_ns", rounded(lock->wait_max_ns));
+        json_object_set_new(object, "lock_wait_cpu", json_real(lock->wait_cpu));
+    }
+    if (lock->stepped) {
+        json_object_set_new(object, "lock_steps_mean", rounded(lock->steps_mean));
+        json_object_set_new(object, "lock_steps_max", json_integer((json_int_t)lock->steps_max));
+    }
+}
+
 static void print_json(const struct bench_row *row)
 {
     json_t *object = json_object();
@@ -27,13 +48,22 @@ static void print_json(const struct bench_row *row)
     json_object_set_new(object, "ops", json_integer((json_int_t)row->ops));
     if (row->ops) {
         json_object_set_new(object, "ns_per_op", rounded(row->ns_per_op));
+    }
+    if (row->ops && !row->only_mean) {
         json_object_set_new(object, "p50_ns", rounded(row->p50_ns));
         json_object_set_new(object, "p99_ns", rounded(row->p99_ns));
     }
+    if (row->p999_ns > 0)
+        json_object_set_new(object, "p999_ns", rounded(row->p999_ns));
+    if (row->sampled > 1)
+        json_object_set_new(object, "sampled", json_integer(row->sampled));
+    if (row->counts_misses)
+        json_object_set_new(object, "misses_per_op", json_real(row->misses_per_op));
     if (row->kernel_maps)
         json_object_set_new(object, "kernel_maps", json_integer((json_int_t)row->kernel_maps));
     if (row->bytes_per_area > 0)
         json_object_set_new(object, "bytes_per_area", rounded(row->bytes_per_area));
+    lock_json(object, &row->lock);
     if (row->note[0])
         json_object_set_new(object, "note", json_string(row->note));
     json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));

@@ -308,8 +308,8 @@ static int files_commit(void *state, size_t count)
 
 int part_files(const struct run *run, struct child_rows *rows)
 {
-    static const struct bench_series series = {files_prepare, files_run, files_commit, PIECES_BATCH,
-                                               true};
+    static const struct bench_series series = {
+        files_prepare, files_run, files_commit, PIECES_BATCH, true, 0, 0};
     struct files files = {.run = run};
     run_steps(run, &series, &files, run->part->name, run->n, &files.live, rows);
     return CLI_OK;

@@ -131,7 +131,7 @@ static int pair_run(void *state, size_t first, size_t count)
 
 int calls_one(const struct run *run, struct child_rows *rows)
 {
-    static const struct bench_series series = {NULL, pair_run, NULL, BATCH, true};
+    static const struct bench_series series = {NULL, pair_run, NULL, BATCH, true, 0, 0};
     struct calls calls;
     if (calls_open(&calls, run, 1))
         return CLI_FAILURE;
@@ -145,7 +145,7 @@ int calls_one(const struct run *run, struct child_rows *rows)
 
 int calls_first(const struct run *run, struct child_rows *rows)
 {
-    static const struct bench_series series = {NULL, pair_run, NULL, BATCH, true};
+    static const struct bench_series series = {NULL, pair_run, NULL, BATCH, true, 0, 0};
     struct calls calls;
     if (calls_open(&calls, run, FILES) || hold_folded(&calls))
         return CLI_FAILURE;
@@ -166,7 +166,7 @@ static int anonymous_run(void *state, size_t first, size_t count)
 
 int calls_passed(const struct run *run, struct child_rows *rows)
 {
-    static const struct bench_series series = {NULL, anonymous_run, NULL, BATCH, true};
+    static const struct bench_series series = {NULL, anonymous_run, NULL, BATCH, true, 0, 0};
     struct calls calls;
     const bool folded = strcmp(run->part->name, "mapping.passed-folded") == 0;
     if (calls_open(&calls, run, 0) || (folded && hold_folded(&calls)))
@@ -199,7 +199,7 @@ static int once_run(void *state, size_t first, size_t count)
 
 int calls_once(const struct run *run, struct child_rows *rows)
 {
-    static const struct bench_series series = {NULL, once_run, NULL, BATCH, true};
+    static const struct bench_series series = {NULL, once_run, NULL, BATCH, true, 0, 0};
     struct calls calls;
     return calls_open(&calls, run, FILES) ? CLI_FAILURE : in_turns(&calls, &series, rows);
 }

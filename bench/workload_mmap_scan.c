@@ -222,7 +222,8 @@ static void explain(struct bench_row *row, const struct scan *scan, int error)
 /* One system through one scenario, a row each 5,000. */
 static void run_rows(struct bench *bench, struct scan *scan, const char *system)
 {
-    static const struct bench_series series = {scan_prepare, scan_run, scan_commit, BATCH, false};
+    static const struct bench_series series = {
+        scan_prepare, scan_run, scan_commit, BATCH, false, 0, 0};
     const uint64_t until = bench_now() + (uint64_t)(bench->seconds * 1e9);
     struct bench_row row = {.workload = scan->scenario->name, .system = system, .threads = 1};
     row.n = scan->total;

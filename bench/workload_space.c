@@ -122,7 +122,8 @@ static int fill_run(void *state, size_t first, size_t count)
     return 0;
 }
 
-static const struct bench_series fill_series = {fill_prepare, fill_run, fill_commit, BATCH, false};
+static const struct bench_series fill_series = {
+    fill_prepare, fill_run, fill_commit, BATCH, false, 0, 0};
 
 /* --- steady and fifo: one goes, one comes -------------------------------------------------- */
 
@@ -285,22 +286,27 @@ struct part {
 };
 
 static const struct part steady = {"space.steady",
-                                   {steady_prepare, pair_run, pair_commit, BATCH, false},
+                                   {steady_prepare, pair_run, pair_commit, BATCH, false, 0, 0},
                                    steady_prepare,
                                    MAX_PAGES,
                                    false};
-static const struct part fifo = {
-    "space.fifo", {fifo_prepare, pair_run, pair_commit, BATCH, false}, fifo_prepare, 1, false};
-static const struct part find_independent = {"space.find",
-                                             {find_prepare, find_run, find_commit, BATCH, false},
-                                             steady_prepare,
-                                             MAX_PAGES,
-                                             true};
-static const struct part find_dependent = {"space.find.dependent",
-                                           {find_prepare, chase_run, find_commit, BATCH, false},
-                                           steady_prepare,
-                                           MAX_PAGES,
-                                           true};
+static const struct part fifo = {"space.fifo",
+                                 {fifo_prepare, pair_run, pair_commit, BATCH, false, 0, 0},
+                                 fifo_prepare,
+                                 1,
+                                 false};
+static const struct part find_independent = {
+    "space.find",
+    {find_prepare, find_run, find_commit, BATCH, false, 0, 0},
+    steady_prepare,
+    MAX_PAGES,
+    true};
+static const struct part find_dependent = {
+    "space.find.dependent",
+    {find_prepare, chase_run, find_commit, BATCH, false, 0, 0},
+    steady_prepare,
+    MAX_PAGES,
+    true};
 
 /* Why a series ended early, in the row's words. */
 static void explain(struct bench_row *row, const struct set *set, const char *stage,
@@ -331,8 +337,9 @@ static uint64_t deadline(const struct bench *bench)
 static bool make_steady(const struct bench *bench, const struct part *part, struct set *set,
                         uint64_t until, struct bench_row *row)
 {
-    const struct bench_series pairs = {part->pairs, pair_run, pair_commit,
-                                       set->n < 4 * BATCH ? set->n / 4 + 1 : BATCH, false};
+    const struct bench_series pairs = {
+        part->pairs, pair_run, pair_commit, set->n < 4 * BATCH ? set->n / 4 + 1 : BATCH, false,
+        0,           0};
     struct bench_time time;
     bench_progress(bench, "%s %s n=%" PRIu64 ": filling", part->name, set->rival->name, set->n);
     bench_measure(&fill_series, set, set->n, until, &time);

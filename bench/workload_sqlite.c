@@ -207,8 +207,8 @@ static void *work(void *argument)
     const struct run *run = reader->run;
     /* A range goes on over batches; its statement is a transaction of its own. */
     const bool ranges = run->part->run == scan_run;
-    const struct bench_series series = {ranges ? NULL : begin, run->part->run,
-                                        ranges ? NULL : commit, BATCH, false};
+    const struct bench_series series = {
+        ranges ? NULL : begin, run->part->run, ranges ? NULL : commit, BATCH, false, 0, 0};
     pthread_barrier_wait(&reader->process->start);
     bench_measure(&series, reader, run->ops, bench_now() + (uint64_t)(run->bench->seconds * 1e9),
                   &reader->time);

@@ -24,8 +24,14 @@ NOBODY = 65534
 
 # What a row may hold, and of which type. The first group is in every row.
 ALWAYS = {"workload": str, "system": str, "n": int, "threads": int, "ops": int}
-MEASURED = {"ns_per_op": float, "p50_ns": float, "p99_ns": float}
-SOMETIMES = {"count": int, "kernel_maps": int, "bytes_per_area": float, "note": str}
+MEASURED = {"ns_per_op": float}
+SOMETIMES = {"p50_ns": float, "p99_ns": float, "p999_ns": float, "sampled": int, "count": int,
+             "misses_per_op": float, "kernel_maps": int, "bytes_per_area": float, "note": str,
+             "lock_total": int, "lock_spin": float, "lock_reject": float, "lock_util": float,
+             "lock_hold_mean_ns": float, "lock_hold_max_ns": float, "lock_wait_mean_ns": float,
+             "lock_wait_max_ns": float, "lock_wait_cpu": float, "lock_steps_mean": float,
+             "lock_steps_max": int}
+SHARES = ("lock_spin", "lock_reject", "misses_per_op")
 
 
 def run(*arguments, **options):
@@ -53,6 +59,10 @@ def check_row(row):
             raise ValueError(f"unexpected {key}={value!r}: {row}")
         if kind in (int, float) and value < 0:
             raise ValueError(f"{key} is negative: {row}")
+    if any(row.get(key, 0) > 1 for key in SHARES):
+        raise ValueError(f"a share above 1: {row}")
+    if row["ops"] > 0 and row["workload"] != "files" and "p99_ns" not in row:
+        raise ValueError(f"operations without percentiles: {row}")
     if row["ops"] > 0 and not all(key in row for key in MEASURED):
         raise ValueError(f"operations without times: {row}")
     if row["ops"] == 0 and "note" not in row:
@@ -97,6 +107,7 @@ class Cli(unittest.TestCase):
         self.assert_usage(run("bench", "--against", "mapfold,nobody"), "nobody")
         self.assert_usage(run("bench", "nonsense"), "nonsense")
         self.assert_usage(run("bench", "space", "mmap_scan"), "mmap_scan")
+        self.assert_usage(run("bench", "files", "/etc", "/usr"), "/usr")
         self.assert_usage(run("bench", "space", "--frob"), "--frob")
         self.assert_usage(run("bench", "space", "--against", "mapfold,btrfs"), "btrfs")
         self.assert_usage(run("bench", "space", "--against", "mapfold,,kernel"), "--against")
@@ -108,6 +119,8 @@ class Cli(unittest.TestCase):
     def test_every_row_is_valid_json_and_nothing_else_is_printed(self):
         for arguments in (["space", "--n", "1,50,1000"], ["mmap_scan", "--n", "10000"],
                           ["mapping", "--n", "20000"],
+                          ["kmap_lock", "--n", "64,256"],
+                          ["window", "--n", "300"],
                           ["--n", "1000", "--against", "rbtree,space"]):
             result = run("bench", *arguments, "--quick", "--seconds", "0.3", "--json")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
@@ -119,9 +132,11 @@ class Cli(unittest.TestCase):
     def test_a_wrong_row_would_be_noticed(self):
         good = {"workload": "a", "system": "b", "n": 1, "threads": 1, "ops": 1,
                 "ns_per_op": 1.0, "p50_ns": 1.0, "p99_ns": 1.0}
+        with self.assertRaises(ValueError):
+            check_row({key: value for key, value in good.items() if key != "p99_ns"})
         check_row(good)
         for change in ({"n": "1"}, {"surprise": 1}, {"ops": 0}, {"ns_per_op": -1.0},
-                       {"threads": True}):
+                       {"threads": True}, {"lock_spin": 1.5}, {"sampled": "64"}):
             with self.assertRaises(ValueError):
                 check_row({**good, **change})
 
@@ -133,7 +148,8 @@ class Cli(unittest.TestCase):
                          [("space.fifo", "mapfold"), ("space.fifo", "rbtree")])
 
     def test_tables_fit_100_columns_and_no_progress_is_shown_without_a_terminal(self):
-        for arguments in (["space", "--n", "1000"], ["mmap_scan", "--n", "20000"]):
+        for arguments in (["space", "--n", "1000"], ["mmap_scan", "--n", "20000"],
+                          ["kmap_lock", "--n", "64,128"], ["window", "--n", "300"]):
             result = run("bench", *arguments, "--quick", "--seconds", "0.3")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertLessEqual(max(map(len, result.stdout.splitlines())), 100)
@@ -161,7 +177,111 @@ class Cli(unittest.TestCase):
         self.assertEqual(result.returncode, 0)
         self.assertRegex(result.stdout.splitlines()[-1], r'"note":"ENOMEM at \d+ maps"')
 
+    def rows(self, *arguments):
+        result = run("bench", *arguments, "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        for row in rows:
+            check_row(row)
+        return rows
+
+    def test_kmap_lock_has_a_row_for_each_way_and_counts_what_its_locks_went_through(self):
+        rows = self.rows("kmap_lock", "--n", "64,256", "--quick", "--dir", self.directory)
+        ways = [row["system"] for row in rows if row["workload"] == "kmap_lock.processes-same"]
+        self.assertEqual(ways, ["read+lseek", "pread", "mmap", "pool-2002", "window", "local"])
+        self.assertEqual(len({row["workload"] for row in rows}), 6)
+        for row in rows:
+            pool = row["system"] in ("pool-2002", "window", "local")
+            self.assertEqual("lock_total" in row and "lock_steps_max" in row, pool, row)
+            self.assertEqual("lock_util" in row, row["system"] == "pool-2002", row)
+            if row["workload"].startswith("kmap_lock.threads") and row["system"] == "pool-2002":
+                self.assertGreater(row["lock_total"], 0)
+        # The pool of 2002 looks at all slots when it wraps; ours at some, however many there are.
+        worst = {(row["system"], row["n"]): row["lock_steps_max"] for row in rows
+                 if row["workload"] == "kmap_lock.slots-held"}
+        for slots in (64, 256):
+            self.assertGreaterEqual(worst["pool-2002", slots], slots)
+            self.assertLessEqual(worst["window", slots], 32)
+
+    def test_the_slots_of_kmap_lock_have_bounds(self):
+        for slots in ("63", "32769"):
+            self.assert_failure(run("bench", "kmap_lock", "--n", slots), "slots", slots)
+
+    def test_window_runs_all_systems_by_one_thread_and_two_and_leaves_no_file(self):
+        rows = self.rows("window.files", "--n", "500", "--quick", "--dir", self.directory)
+        every = ["window", "local", "mf_read", "mmap", "whole", "pread", "lru_cache",
+                 "shared_refcount"]
+        self.assertEqual([(row["system"], row["threads"]) for row in rows],
+                         [(system, threads) for system in every for threads in (1, 2)])
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_a_cache_that_is_large_enough_misses_nothing(self):
+        for part in ("window.hot", "window.hot.dependent"):
+            for row in self.rows(part, "--quick", "--against", "window,lru_cache,shared_refcount"):
+                self.assertEqual(row["misses_per_op"], 0, row)
+
+    def test_more_files_than_kernel_maps_are_a_note(self):
+        if read_limit() > 1000000:
+            self.skipTest("vm.max_map_count is too high to be reached here")
+        count = str(read_limit() + 1000)
+        rows = self.rows("window.files-uniform", "--n", count, "--quick", "--against", "whole",
+                         "--dir", self.directory)
+        self.assertEqual([row["ops"] for row in rows], [0, 0])
+        self.assertIn("ENOMEM", rows[0]["note"])
+
+    def test_the_test_files_go_however_the_run_ends(self):
+        for number in (signal.SIGINT, signal.SIGKILL):
+            process = subprocess.Popen([MAPFOLD, "bench", "window.files", "--n", "20000", "--dir",
+                                        self.directory], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+            deadline = time.monotonic() + 30
+            while not os.listdir(self.directory):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+            process.send_signal(number)
+            process.wait(60)
+            while os.listdir(self.directory):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+
+    def test_every_file_of_a_tree_is_compared_with_pread(self):
+        tree = os.path.join(self.directory, "tree")
+        os.makedirs(os.path.join(tree, "below"))
+        for i, size in enumerate((0, 1, 4095, 4096, 4097, 70000, 3 << 20)):
+            with open(os.path.join(tree, "below", str(i)), "wb") as file:
+                file.write(os.urandom(size))
+        os.symlink("0", os.path.join(tree, "link"))
+        os.mkfifo(os.path.join(tree, "fifo"))
+        result = run("bench", "files", tree)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("7 files, 6 of them read, 1 empty, 0 unreadable, 0 changed", result.stdout)
+        for row in self.rows("files", tree):
+            self.assertEqual((row["n"], row["ops"]), (6, 36 if row["system"] == "pread" else 12))
+
+    def test_a_file_that_cannot_be_read_is_named(self):
+        if os.geteuid() == 0:
+            self.assertEqual(subprocess.run(["chmod", "755", self.directory], check=False)
+                             .returncode, 0)
+        path = os.path.join(self.directory, "secret")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("x")
+        os.chmod(path, 0)
+        options = {"user": NOBODY} if os.geteuid() == 0 else {}
+        if options and subprocess.run([MAPFOLD, "--version"], user=NOBODY, check=False,
+                                      capture_output=True).returncode:
+            self.skipTest("cannot run the command as another user")
+        result = run("bench", "files", self.directory, **options)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("1 unreadable", result.stdout)
+        self.assertIn("secret: Permission denied", result.stdout)
+
+    def test_a_tree_that_is_not_there_is_told(self):
+        self.assert_failure(run("bench", "files", "/nowhere"), "/nowhere", "No such file")
+        self.assert_failure(run("bench", "files", MAPFOLD), MAPFOLD, "Not a directory")
+
     def test_a_test_file_that_cannot_be_made_is_told_with_its_directory(self):
+        self.assert_failure(run("bench", "window.files", "--quick", "--dir", "/nowhere"),
+                            "/nowhere", "No such file", "--dir")
         self.assert_failure(run("bench", "mmap_scan", "--quick", "--dir", "/nowhere"), "/nowhere",
                             "No such file", "--dir")
         self.assert_failure(run("bench", "space", "--quick", "--dir", MAPFOLD), MAPFOLD,
@@ -282,10 +402,13 @@ class Cli(unittest.TestCase):
     def test_a_plot_is_a_whole_svg_or_no_file(self):
         if not shutil.which("gnuplot"):
             self.skipTest("no gnuplot")
-        for workload, against in (("space", "mapfold,kernel"), ("mmap_scan", "space,kernel"),
-                                  ("mapping", "mapping")):
+        for workload, against, n in (("space", "mapfold,kernel", 10000),
+                                     ("mmap_scan", "space,kernel", 10000),
+                                     ("mapping", "mapping", 10000),
+                                     ("kmap_lock.threads-same", "pool-2002,window", 128),
+                                     ("window", "window,pread", 300)):
             path = os.path.join(self.directory, workload + ".svg")
-            result = run("bench", workload, "--n", "10000", "--quick", "--seconds", "1",
+            result = run("bench", workload, "--n", str(n), "--quick", "--seconds", "1",
                          "--plot", path, "--against", against)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             xml.etree.ElementTree.parse(path)
