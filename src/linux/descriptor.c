@@ -7,9 +7,9 @@
  *   the ring      over which a clock runs: not lately used, it is closed. A file that is found to
  *                 have lost its last link then could not be opened again: it leaves the ring and
  *                 keeps its descriptor for good
- *   on trial      opened again when the ring had its share already. Used once more, it goes into
- *                 the ring; else it is closed together with the others on trial, whose numbers
- *                 mostly follow each other, in one call
+ *   on trial      opened again when the ring had its share already, and not lately before. Used
+ *                 once more, it goes into the ring; else it is closed together with the others on
+ *                 trial, whose numbers mostly follow each other, in one call
  *   neither       kept for good
  * So a pass over many files, each touched once, costs an open and a small share of a close, and
  * leaves the ring alone. Pools of few descriptors have a ring only.
@@ -92,12 +92,15 @@ static void trial_remove_locked(struct mf_file *file)
     file->trial = 0;
 }
 
-/* Gives a descriptor that was opened again its place. */
+/* Gives a descriptor that was opened again its place: the ring's, while that has not its share, or
+ * where the ring would have kept it since it was opened last. */
 static void place_locked(struct mf_file *file)
 {
     struct mf_pool *pool = file->pool;
     const uint32_t others = pool->open - pool->trial_count;
-    if (others <= pool->open_max - trial_share(pool) || pool->trial_count == TRIALS_MAX) {
+    const bool warm = file->reopened && pool->reopened - file->reopened < pool->open_max;
+    file->reopened = ++pool->reopened;
+    if (warm || others <= pool->open_max - trial_share(pool) || pool->trial_count == TRIALS_MAX) {
         ring_insert_locked(file);
     } else {
         pool->trials[pool->trial_count++] = file;
@@ -348,7 +351,6 @@ static int reopen_locked(struct mf_file *file)
         if (fd < 0) {
             pool->open--;
         } else {
-            pool->reopened++;
             atomic_store_explicit(&file->fd, fd, memory_order_relaxed);
             place_locked(file);
         }

@@ -103,7 +103,8 @@ struct mf_file {
     bool opening, closed, recent;
     struct mf_file *list_next, *list_before;
     struct mf_file *clock_next, *clock_before; /* NULL: not in the ring */
-    uint32_t trial;                            /* place among those on trial + 1; 0: not there */
+    uint64_t reopened;             /* the pool's count when it was opened again last; 0: never */
+    uint32_t trial;                /* place among those on trial + 1; 0: not there */
     _Atomic uint32_t first_extent; /* changed under the lock, read without for a guess */
 };
 
