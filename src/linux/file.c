@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files and their descriptors.
+ * Files: what they are, how long, and the bytes that are read of them. Their descriptors are in
+ * descriptor.c.
  *
- * A file opened by path may have its descriptor closed whenever nobody is using it, and gets
- * another when somebody needs it (file_fd_get ... file_fd_put): a clock runs over those that are
- * open. What is opened again must be the same file: device, inode and file handle are compared,
- * since the handle has a generation and inode numbers are reused at once; where there are no
- * handles, the time of birth. A file that has lost its last link could not be found again, so it
- * keeps its descriptor.
+ * What is opened again must be the same file: device and file handle are compared, since the handle
+ * has a generation and inode numbers are reused at once; where there are no handles, inode and time
+ * of birth.
  *
  * A struct mf_file lives until its handle is closed and its last extent and copy are gone.
  */
@@ -37,32 +35,111 @@ bool file_is_network(int fd)
     return false;
 }
 
-int file_identify(int fd, struct stat *st, struct file_identity *identity)
+/* Room for any handle. */
+union handle_room {
+    struct file_handle handle;
+    char room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+};
+
+/*
+ * Whether the kernel gives each mount a number of its own, for good, and tells it with a handle
+ * (6.12). Two calls must agree on it: the second would write beyond an int where an emulator passes
+ * on a flag that it does not know, so the first must show that it knows such numbers.
+ */
+static bool mounts_are_unique(int fd)
+{
+    enum { UNKNOWN, NO, YES };
+    static _Atomic int answer;
+    const int known = atomic_load_explicit(&answer, memory_order_relaxed);
+    if (known != UNKNOWN)
+        return known == YES;
+    struct statx stx = {0};
+    union handle_room u;
+    uint64_t mount = 0;
+    bool yes = statx(fd, "", AT_EMPTY_PATH, STATX_MOUNT_UNIQUE, &stx) == 0 &&
+               stx.stx_mask & STATX_MOUNT_UNIQUE;
+    u.handle.handle_bytes = MAX_HANDLE_SZ;
+    if (yes && system_handle(fd, &u.handle, (int *)&mount, HANDLE_MOUNT_UNIQUE) != 0) {
+        if (errno != EINVAL)
+            return false; /* of this file there is no handle; of the next there may be */
+        yes = false;
+    }
+    yes = yes && mount == stx.stx_mnt_id;
+    atomic_store_explicit(&answer, yes ? YES : NO, memory_order_relaxed);
+    return yes;
+}
+
+/* The file handle; also the mount's number, where those are never used again, else 0. */
+static int read_handle(int fd, struct file_identity *identity)
+{
+    union handle_room u;
+    uint64_t mount = 0;
+    const bool unique = mounts_are_unique(fd);
+    u.handle.handle_bytes = MAX_HANDLE_SZ;
+    if (system_handle(fd, &u.handle, (int *)&mount, unique ? HANDLE_MOUNT_UNIQUE : 0) != 0)
+        return -errno;
+    identity->mount = unique ? mount : 0;
+    identity->handle_type = (uint32_t)u.handle.handle_type;
+    identity->handle_bytes = u.handle.handle_bytes;
+    memcpy(identity->handle, u.handle.f_handle,
+           u.handle.handle_bytes < HANDLE_BYTES ? u.handle.handle_bytes : HANDLE_BYTES);
+    return 0;
+}
+
+static void read_birth(int fd, struct file_identity *identity)
+{
+    struct statx stx;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &stx) == 0 && stx.stx_mask & STATX_BTIME) {
+        identity->birth_sec = stx.stx_btime.tv_sec;
+        identity->birth_nsec = stx.stx_btime.tv_nsec;
+    }
+}
+
+static int identify(int fd, struct stat *st, struct file_identity *identity)
 {
     if (system_fstat(fd, st) != 0)
         return -errno;
     memset(identity, 0, sizeof(*identity));
     identity->device = st->st_dev;
     identity->inode = st->st_ino;
-    union {
-        struct file_handle handle;
-        char room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
-    } u;
-    u.handle.handle_bytes = MAX_HANDLE_SZ;
-    int mount;
-    if (name_to_handle_at(fd, "", &u.handle, &mount, AT_EMPTY_PATH) == 0) {
-        identity->handle_type = (uint32_t)u.handle.handle_type;
-        identity->handle_bytes = u.handle.handle_bytes;
-        memcpy(identity->handle, u.handle.f_handle,
-               u.handle.handle_bytes < HANDLE_BYTES ? u.handle.handle_bytes : HANDLE_BYTES);
-        return 0;
-    }
-    struct statx stx;
-    if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &stx) == 0 && stx.stx_mask & STATX_BTIME) {
-        identity->birth_sec = stx.stx_btime.tv_sec;
-        identity->birth_nsec = stx.stx_btime.tv_nsec;
-    }
+    if (read_handle(fd, identity) != 0)
+        read_birth(fd, identity);
     return 0;
+}
+
+static bool same_handle(const struct file_identity *a, const struct file_identity *b)
+{
+    return a->handle_type == b->handle_type && a->handle_bytes == b->handle_bytes &&
+           memcmp(a->handle, b->handle, sizeof(a->handle)) == 0;
+}
+
+/*
+ * One call where the handle comes with the number of the same mount: a mount never changes its
+ * device. On another mount (the path leads through one that is new) the device is asked for. The
+ * time of birth counts only where there never was a handle: clocks tick so slowly that a file, and
+ * another one with its inode, can be born in the same tick.
+ */
+int file_recognize(const struct mf_file *file, int fd)
+{
+    const struct file_identity *kept = &file->identity;
+    struct file_identity now = {0};
+    if (kept->handle_bytes) {
+        const int err = read_handle(fd, &now);
+        if (err)
+            return err;
+        if (!same_handle(&now, kept))
+            return -ESTALE;
+        if (now.mount && now.mount == kept->mount)
+            return 0;
+    }
+    struct stat st;
+    if (system_fstat(fd, &st) != 0)
+        return -errno;
+    if (!kept->handle_bytes)
+        read_birth(fd, &now);
+    const bool same = st.st_dev == kept->device && st.st_ino == kept->inode &&
+                      now.birth_sec == kept->birth_sec && now.birth_nsec == kept->birth_nsec;
+    return same ? 0 : -ESTALE;
 }
 
 /* A block device has its size where the end is. */
@@ -86,265 +163,6 @@ void file_unref(struct mf_file *file)
         return;
     free(file->path);
     free(file);
-}
-
-/* The ring of files whose descriptor may be closed. Under files_lock. */
-
-static void ring_insert_locked(struct mf_file *file)
-{
-    struct mf_pool *pool = file->pool;
-    if (!pool->clock) {
-        pool->clock = file->clock_next = file->clock_before = file;
-        return;
-    }
-    file->clock_next = pool->clock;
-    file->clock_before = pool->clock->clock_before;
-    file->clock_before->clock_next = file;
-    file->clock_next->clock_before = file;
-}
-
-static void ring_remove_locked(struct mf_file *file)
-{
-    struct mf_pool *pool = file->pool;
-    if (!file->clock_next)
-        return;
-    if (pool->clock == file)
-        pool->clock = file->clock_next == file ? NULL : file->clock_next;
-    file->clock_next->clock_before = file->clock_before;
-    file->clock_before->clock_next = file->clock_next;
-    file->clock_next = file->clock_before = NULL;
-}
-
-/* All files not yet closed. Under files_lock. */
-
-static void list_insert_locked(struct mf_file *file)
-{
-    file->list_before = NULL;
-    file->list_next = file->pool->files;
-    if (file->list_next)
-        file->list_next->list_before = file;
-    file->pool->files = file;
-}
-
-static void list_remove_locked(struct mf_file *file)
-{
-    if (file->list_before)
-        file->list_before->list_next = file->list_next;
-    else
-        file->pool->files = file->list_next;
-    if (file->list_next)
-        file->list_next->list_before = file->list_before;
-}
-
-static int fd_of(const struct mf_file *file)
-{
-    return atomic_load_explicit(&file->fd, memory_order_relaxed);
-}
-
-/* Takes the file out of the ring and returns its descriptor for the caller to close, and to count
- * as closed when it is. */
-static int take_fd_locked(struct mf_file *file)
-{
-    ring_remove_locked(file);
-    return atomic_exchange_explicit(&file->fd, -1, memory_order_relaxed);
-}
-
-void files_after_fork(struct mf_pool *pool)
-{
-    pthread_cond_init(&pool->files_changed, NULL);
-    for (struct mf_file *file = pool->files, *next; file; file = next) {
-        next = file->list_next;
-        file->users = 0;
-        file->opening = false;
-        if (file->closed) {
-            list_remove_locked(file);
-            close(take_fd_locked(file));
-            pool->open--;
-        }
-    }
-}
-
-/* A descriptor to close, not lately used; -1: all are in use or must stay. *busy: some are in use.
- */
-static int pick_victim_locked(struct mf_pool *pool, bool *busy)
-{
-    *busy = false;
-    struct mf_file *file = pool->clock;
-    for (uint64_t left = 2 * (uint64_t)pool->open; file && left; left--) {
-        struct mf_file *next = file->clock_next;
-        struct stat st;
-        if (file->users) {
-            *busy = true;
-        } else if (file->recent && left > pool->open) {
-            file->recent = false;
-        } else if (system_fstat(fd_of(file), &st) == 0 && st.st_nlink == 0) {
-            ring_remove_locked(file); /* for good: it could not be found again */
-        } else {
-            pool->clock = next;
-            return take_fd_locked(file);
-        }
-        file = pool->clock ? next : NULL;
-    }
-    return -1;
-}
-
-int files_trim_locked(struct mf_pool *pool, uint32_t limit)
-{
-    while (pool->open > limit) {
-        bool busy;
-        const int fd = pick_victim_locked(pool, &busy);
-        if (fd >= 0) {
-            close(fd);
-            pool->open--;
-        } else if (busy || pool->files_in_transit) {
-            pthread_cond_wait(&pool->files_changed, &pool->files_lock);
-        } else {
-            return -EMFILE;
-        }
-    }
-    return 0;
-}
-
-/* Descriptors that are neither in a file nor closed: fork waits until there are none. */
-static void end_transit_locked(struct mf_pool *pool)
-{
-    pool->files_in_transit--;
-    pthread_cond_broadcast(&pool->files_changed);
-}
-
-/* Opens the path; where the process is out of descriptors, with fewer of ours. Not under a lock,
- * but in transit. */
-static int open_path(struct mf_pool *pool, const char *path, bool write)
-{
-    for (;;) {
-        /* O_NONBLOCK: a FIFO is refused later, and must not hold us up now. */
-        const int fd =
-            system_open(path, (write ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-        if (fd >= 0 || (errno != EMFILE && errno != ENFILE))
-            return fd >= 0 ? fd : -errno;
-        const int err = -errno;
-        pthread_mutex_lock(&pool->files_lock);
-        bool busy;
-        const int victim = pick_victim_locked(pool, &busy);
-        if (victim >= 0) {
-            close(victim);
-            pool->open--;
-        }
-        pthread_mutex_unlock(&pool->files_lock);
-        if (victim < 0)
-            return err;
-    }
-}
-
-/* Counts one descriptor more, closing others where the limit asks for it. */
-static int reserve_fd_locked(struct mf_pool *pool)
-{
-    const int err = files_trim_locked(pool, pool->open_max - 1);
-    if (!err) {
-        pool->open++;
-        pool->files_in_transit++;
-    }
-    return err;
-}
-
-static bool same_file(const struct file_identity *a, const struct file_identity *b)
-{
-    return a->device == b->device && a->inode == b->inode && a->birth_sec == b->birth_sec &&
-           a->birth_nsec == b->birth_nsec && a->handle_type == b->handle_type &&
-           a->handle_bytes == b->handle_bytes &&
-           memcmp(a->handle, b->handle, sizeof(a->handle)) == 0;
-}
-
-static int open_again(struct mf_file *file)
-{
-    const int fd = open_path(file->pool, file->path, file->write);
-    if (fd < 0)
-        return fd == -ENOENT || fd == -ENOTDIR ? -ESTALE : fd;
-    struct stat st = {0}; /* for clang-tidy, as the next */
-    struct file_identity identity = {0};
-    int err = file_identify(fd, &st, &identity);
-    if (!err && !same_file(&identity, &file->identity))
-        err = -ESTALE;
-    if (err) {
-        close(fd);
-        return err;
-    }
-    return fd;
-}
-
-/* The caller's, who should have kept it open: a number can have become another file's. */
-static int borrowed_fd(struct mf_file *file)
-{
-    struct stat st;
-    const int fd = fd_of(file);
-    if (fd < 0 || system_fstat(fd, &st) != 0)
-        return fd < 0 ? -EBADF : -errno;
-    return st.st_dev == file->identity.device && st.st_ino == file->identity.inode ? fd : -ESTALE;
-}
-
-int file_fd_get(struct mf_file *file)
-{
-    if (file->borrowed)
-        return borrowed_fd(file);
-    struct mf_pool *pool = file->pool;
-    pthread_mutex_lock(&pool->files_lock);
-    while (file->opening)
-        pthread_cond_wait(&pool->files_changed, &pool->files_lock);
-    int fd = file->closed ? -EBADF : fd_of(file);
-    if (fd == -1) {
-        file->opening = true;
-        fd = reserve_fd_locked(pool);
-        if (!fd) {
-            pthread_mutex_unlock(&pool->files_lock);
-            fd = open_again(file);
-            pthread_mutex_lock(&pool->files_lock);
-            if (fd < 0) {
-                pool->open--;
-            } else {
-                pool->reopened++;
-                atomic_store_explicit(&file->fd, fd, memory_order_relaxed);
-                ring_insert_locked(file);
-            }
-            end_transit_locked(pool);
-        }
-        file->opening = false;
-        pthread_cond_broadcast(&pool->files_changed);
-    }
-    if (fd >= 0) {
-        file->users++;
-        file->recent = true;
-    }
-    pthread_mutex_unlock(&pool->files_lock);
-    return fd;
-}
-
-/* Closes the descriptor of a closed file that nobody is using. Closed first and counted after, so
- * that the limit holds; in transit, so that a fork waits. Lets go of the lock meanwhile. */
-static void close_fd_locked(struct mf_file *file)
-{
-    struct mf_pool *pool = file->pool;
-    const int fd = take_fd_locked(file);
-    pool->files_in_transit++;
-    pthread_mutex_unlock(&pool->files_lock);
-    close(fd);
-    pthread_mutex_lock(&pool->files_lock);
-    pool->open--;
-    end_transit_locked(pool);
-}
-
-void file_fd_put(struct mf_file *file)
-{
-    if (file->borrowed)
-        return;
-    pthread_mutex_lock(&file->pool->files_lock);
-    if (file->users && --file->users == 0) {
-        if (file->closed && fd_of(file) >= 0) {
-            list_remove_locked(file);
-            close_fd_locked(file);
-        }
-        pthread_cond_broadcast(&file->pool->files_changed);
-    }
-    pthread_mutex_unlock(&file->pool->files_lock);
 }
 
 static int64_t ask_size(struct mf_file *file)
@@ -434,7 +252,7 @@ static int make_file(struct mf_pool *pool, int fd, uint32_t flags, struct mf_fil
     if (!file)
         return -ENOMEM;
     struct stat st = {0};
-    int err = file_identify(fd, &st, &file->identity);
+    int err = identify(fd, &st, &file->identity);
     if (!err)
         err = kind_error(st.st_mode);
     const int64_t size = err ? err : size_of(fd, &st);
@@ -476,29 +294,19 @@ static char *absolute(const char *path)
 
 static int open_file(struct mf_pool *pool, char *path, uint32_t flags, struct mf_file **out)
 {
-    pthread_mutex_lock(&pool->files_lock);
-    int err = reserve_fd_locked(pool);
-    pthread_mutex_unlock(&pool->files_lock);
-    if (err)
-        return err;
-    const int fd = open_path(pool, path, flags & MF_FILE_WRITE);
-    struct mf_file *file = NULL;
-    err = fd < 0 ? fd : make_file(pool, fd, flags, &file);
-    if (err && fd >= 0)
-        close(fd);
-    pthread_mutex_lock(&pool->files_lock);
+    const int fd = fd_open(pool, path, flags & MF_FILE_WRITE);
+    if (fd < 0)
+        return fd == -ENXIO ? -ENODEV : fd; /* open(2) of a socket */
+    struct mf_file *file;
+    const int err = make_file(pool, fd, flags, &file);
     if (err) {
-        pool->open--;
-    } else {
-        file->path = path;
-        file->recent = true;
-        list_insert_locked(file);
-        ring_insert_locked(file);
-        *out = file;
+        fd_give_up(pool, fd);
+        return err;
     }
-    end_transit_locked(pool);
-    pthread_mutex_unlock(&pool->files_lock);
-    return err == -ENXIO ? -ENODEV : err; /* open(2) of a socket */
+    file->path = path;
+    fd_adopt(file);
+    *out = file;
+    return 0;
 }
 
 int mf_file_open(struct mf_pool *pool, const char *path, uint32_t flags, struct mf_file **out)
@@ -532,9 +340,7 @@ int mf_file_from_fd(struct mf_pool *pool, int fd, uint32_t flags, struct mf_file
         err = make_file(pool, fd, flags, &file);
     if (!err) {
         file->borrowed = true;
-        pthread_mutex_lock(&pool->files_lock);
-        list_insert_locked(file);
-        pthread_mutex_unlock(&pool->files_lock);
+        fd_adopt(file);
         *out = file;
     }
     errno = saved;
@@ -545,22 +351,6 @@ int mf_file_forget(struct mf_file *file)
 {
     files_forget(file->pool, &file, 1);
     return 0;
-}
-
-static void close_file(struct mf_file *file)
-{
-    struct mf_pool *pool = file->pool;
-    pthread_mutex_lock(&pool->files_lock);
-    file->closed = true;
-    if (file->borrowed)
-        atomic_store_explicit(&file->fd, -1, memory_order_relaxed);
-    if (!file->users) { /* else by the last of them: file_fd_put */
-        list_remove_locked(file);
-        if (fd_of(file) >= 0)
-            close_fd_locked(file);
-    }
-    pthread_mutex_unlock(&pool->files_lock);
-    file_unref(file);
 }
 
 int mf_file_close_many(struct mf_file *const *files, size_t count)
@@ -575,8 +365,10 @@ int mf_file_close_many(struct mf_file *const *files, size_t count)
             n++;
         files_forget(files[i]->pool, files + i, n);
         for (size_t k = i; k < i + n; k++)
-            if (files[k])
-                close_file(files[k]);
+            if (files[k]) {
+                file_fd_close(files[k]);
+                file_unref(files[k]);
+            }
     }
     cancel_restore(cancel);
     errno = saved;

@@ -26,6 +26,7 @@ enum {
     REPAIRS_MAX = 16,       /* pages of one extent repaired one by one */
     SMALL_FILE = 128 << 10, /* up to here a first touch is served by copy */
     BATCH_MAX = 256,        /* extents evicted, or forgotten, with one barrier */
+    TRIALS_MAX = 64,        /* descriptors on trial */
     HANDLE_BYTES = 64,      /* of a file handle that is compared; longer ones are cut */
     SPAN_BITS = 24,         /* of a key's owner: extents spanned - 1 */
 };
@@ -71,7 +72,9 @@ struct mf_pool {
     struct mf_file *files; /* not yet closed */
     uint32_t files_in_transit;
     uint32_t open, open_max;
-    struct mf_file *clock; /* files whose descriptor may be closed: a ring, the hand's place */
+    struct mf_file *clock; /* the ring, where the hand is */
+    struct mf_file *trials[TRIALS_MAX];
+    uint32_t trial_count;
     struct chunk_store *chunks;
     void *memory; /* one mapping for all that has a fixed size */
     size_t memory_bytes;
@@ -79,6 +82,7 @@ struct mf_pool {
 
 struct file_identity {
     uint64_t device, inode;
+    uint64_t mount; /* by which the handle was got; 0: not known */
     int64_t birth_sec;
     uint32_t birth_nsec;
     uint32_t handle_type, handle_bytes;
@@ -100,6 +104,8 @@ struct mf_file {
     bool opening, closed, recent;
     struct mf_file *list_next, *list_before;
     struct mf_file *clock_next, *clock_before; /* NULL: not in the ring */
+    uint64_t reopened;             /* the pool's count when it was opened again last; 0: never */
+    uint32_t trial;                /* place among those on trial + 1; 0: not there */
     _Atomic uint32_t first_extent; /* changed under the lock, read without for a guess */
 };
 
@@ -184,22 +190,33 @@ extern struct budget process_budget;
  * one. Whether it is worth another try. Not under a lock, nor with a slot in transit. */
 bool process_make_room(const struct mf_pool *pool, uint64_t bytes, uint64_t maps);
 
-/* file.c */
+/* descriptor.c */
 /* The descriptor, opened again if need be, kept open until file_fd_put. -errno. All of it between
  * cancel_off and cancel_restore. */
 int file_fd_get(struct mf_file *file);
 void file_fd_put(struct mf_file *file);
+/* Closes it, if it is ours, as soon as nobody is using it; the file is no longer one of the pool's.
+ */
+void file_fd_close(struct mf_file *file);
+/* Opens a path, counted; to be adopted with the file made of it, or given up. -errno. */
+int fd_open(struct mf_pool *pool, const char *path, bool write);
+void fd_give_up(struct mf_pool *pool, int fd);
+/* The file is one of the pool's now, and its descriptor, unless borrowed, open until it is needed. */
+void fd_adopt(struct mf_file *file);
+/* Closes descriptors down to `limit`, counting those wanted. Under files_lock; may let go of it. */
+int files_trim_locked(struct mf_pool *pool, uint32_t limit);
+/* In the child, under the lock: what used descriptors in other threads is gone. */
+void files_after_fork(struct mf_pool *pool);
+
+/* file.c */
+/* Whether the descriptor is of this file: 0, -ESTALE, -errno. */
+int file_recognize(const struct mf_file *file, int fd);
 int file_refresh_size(struct mf_file *file); /* 0, -errno */
 /* 0, or -ERANGE where [offset, end) is not in the file as it is now. */
 int file_check_range(struct mf_file *file, uint64_t end);
 void file_ref(struct mf_file *file);
 void file_unref(struct mf_file *file);
-/* Closes descriptors down to `limit`, counting those wanted. Under files_lock; may let go of it. */
-int files_trim_locked(struct mf_pool *pool, uint32_t limit);
-/* In the child, under the lock: what used descriptors in other threads is gone. */
-void files_after_fork(struct mf_pool *pool);
 bool file_is_network(int fd);
-int file_identify(int fd, struct stat *st, struct file_identity *identity);
 /* The count, and in *why 0 or the error that ended it early; without a count the error. */
 ssize_t file_pread(struct mf_file *file, void *to, size_t length, uint64_t offset, int *why);
 /* All of it: 0, -ERANGE where the file ends before, or the error. */

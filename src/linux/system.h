@@ -18,6 +18,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* Younger than some headers. */
+enum {
+    HANDLE_MOUNT_UNIQUE = 1,     /* AT_HANDLE_MNT_ID_UNIQUE, Linux 6.12 */
+    STATX_MOUNT_UNIQUE = 0x4000, /* STATX_MNT_ID_UNIQUE, 6.8 */
+};
+
 enum system_call {
     SYSTEM_MMAP,
     SYSTEM_MADVISE,
@@ -25,6 +31,8 @@ enum system_call {
     SYSTEM_OPEN,
     SYSTEM_PREAD,
     SYSTEM_FSTAT,
+    SYSTEM_HANDLE,
+    SYSTEM_CLOSE_RANGE,
     SYSTEM_CALLS,
 };
 
@@ -86,6 +94,20 @@ static inline ssize_t system_pread(int fd, void *to, size_t length, off_t offset
 {
     const size_t most = system_read_at_most();
     return system_fails(SYSTEM_PREAD) ? -1 : pread(fd, to, length < most ? length : most, offset);
+}
+
+/* Descriptors first to last, all of them. */
+static inline int system_close_range(int first, int last)
+{
+    return system_fails(SYSTEM_CLOSE_RANGE) ? -1 : (int)syscall(SYS_close_range, first, last, 0);
+}
+
+/* With HANDLE_MOUNT_UNIQUE mount is of 64 bits. */
+static inline int system_handle(int fd, struct file_handle *handle, int *mount, int flags)
+{
+    return system_fails(SYSTEM_HANDLE)
+               ? -1
+               : name_to_handle_at(fd, "", handle, mount, AT_EMPTY_PATH | flags);
 }
 
 static inline int system_fstat(int fd, struct stat *st)

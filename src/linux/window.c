@@ -148,15 +148,30 @@ int piece_unpin_generic(struct mf_pool *pool, uint32_t slot, struct mf_window *w
     return err;
 }
 
+static bool has_room(const struct mf_pool *pool)
+{
+    const struct budget *b = &pool->budget;
+    return atomic_load_explicit(&b->maps, memory_order_relaxed) <
+               atomic_load_explicit(&b->maps_max, memory_order_relaxed) &&
+           atomic_load_explicit(&b->bytes, memory_order_relaxed) +
+                   (UINT64_C(1) << pool->extent_shift) <=
+               atomic_load_explicit(&b->bytes_max, memory_order_relaxed);
+}
+
+/* A word is a key's hash, and in its lowest bits how often it was touched since it came, or since
+ * the last time that was often enough. */
 bool ghost_touch(struct mf_pool *pool, struct pool_key key)
 {
+    enum { TOUCHES = 7, ENOUGH = 2, ENOUGH_TO_EVICT = 4 };
     const uint64_t hash =
-        (key.owner * UINT64_C(0x9e3779b97f4a7c15) ^ key.index) * UINT64_C(0xd6e8feb86659fd93) | 1;
+        (key.owner * UINT64_C(0x9e3779b97f4a7c15) ^ key.index) * UINT64_C(0xd6e8feb86659fd93);
     _Atomic uint64_t *ghost = &pool->ghosts[hash >> 40 & pool->ghosts_mask];
-    if (atomic_load_explicit(ghost, memory_order_relaxed) == hash)
-        return true;
-    atomic_store_explicit(ghost, hash, memory_order_relaxed);
-    return false;
+    const uint64_t found = atomic_load_explicit(ghost, memory_order_relaxed);
+    const uint64_t name = hash & ~(uint64_t)TOUCHES;
+    const uint64_t touches = (found & ~(uint64_t)TOUCHES) == name ? (found & TOUCHES) + 1 : 1;
+    const bool enough = touches >= ENOUGH_TO_EVICT || (touches >= ENOUGH && has_room(pool));
+    atomic_store_explicit(ghost, name | (enough ? 1 : touches), memory_order_relaxed);
+    return enough;
 }
 
 /* Private copies. */
