@@ -314,14 +314,16 @@ static bool is_refusal(int err)
 static int pin_if_mapped(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
                          struct mf_window *w)
 {
-    struct pool_block *block = thread_block(file->pool);
+    struct mf_pool *pool = file->pool;
+    struct pool_block *block = thread_block(pool);
     if (file->copy_only || !block)
         return -EAGAIN;
     pool_mark(block, &w->opaque[WINDOW_TOKEN]);
-    const struct hit hit = piece_hit(file, block, offset, length, flags & MF_WRITE);
-    if (!hit.data)
+    uint32_t slot;
+    const char *data = piece_try(file, pool, block, offset, length, flags & MF_WRITE, &slot);
+    if (!data)
         return -EAGAIN;
-    fill(w, file->pool, hit.slot, hit.data, length, flags);
+    fill(w, pool, slot, data, length, flags);
     pool_settle(block);
     return 0;
 }
