@@ -8,8 +8,8 @@
 #ifndef WITH_FUSE
 int main(void)
 {
-    printf("1..0 # SKIP built without libfuse3 (apt-get install libfuse3-dev pkg-config)\n");
-    return 77;
+    printf("1..1\nok 1 # SKIP built without libfuse3 (apt-get install libfuse3-dev pkg-config)\n");
+    return 0;
 }
 #else
 #define FUSE_USE_VERSION 31
