@@ -362,12 +362,12 @@ static void print(const struct bench *bench, FILE *out)
 {
     if (!bench->row_count)
         return;
-    fputs("One byte read a visit, wall-clock time as each thread saw it, medians of rounds. "
-          "misses: the "
-          "share of\nvisits whose piece was not in the cache. p*: a visit takes less than reading "
-          "the "
-          "clock, so 64 are\ntimed together and divided (but for mmap and pread).\n\n",
-          out);
+    fputs(
+        "One byte read a visit, wall-clock time as each thread saw it, medians of rounds. misses: "
+        "share of\nvisits whose piece was not in the cache. p*: a visit takes less than reading "
+        "the "
+        "clock, so 64 are\ntimed together and divided (but for mmap and pread).\n\n",
+        out);
     for (size_t i = 0; i < PARTS; i++) {
         const struct window_part *part = &window_parts[i];
         if (part->run == window_readers)
