@@ -124,10 +124,12 @@ enum {
 
 /*
  * Opens a file by path. The pool may close its descriptor to keep the limit and open the path again
- * when it needs to; it then makes sure that it is the same file (device and file handle). So do not
- * use it for files that the process locks with fcntl(2): closing any descriptor of a file drops the
- * process's locks on it. Such files, and paths that are not to be walked again, come by
- * mf_file_from_fd. All descriptors are close-on-exec.
+ * when it needs to; it then makes sure that it is the same file (device and file handle). A file
+ * that loses its last link keeps its descriptor if the pool has it open, and has used it more than
+ * once lately or since mf_file_open; else it is -ESTALE from then on. Do not use this for files that
+ * the process locks with fcntl(2): closing any descriptor of a file drops the process's locks on it.
+ * Such files, and paths that are not to be walked again, come by mf_file_from_fd. All descriptors
+ * are close-on-exec.
  * 0; -EISDIR, -ENODEV (a directory; a FIFO, socket or device that has no bytes to map); -EINVAL
  * (unknown flag); -EMFILE (the limit of files is used up by files without links or descriptors in
  * use); -ENOMEM; what open(2), fstat(2) and statfs(2) say.
@@ -167,8 +169,8 @@ MF_PUBLIC int64_t mf_file_size(struct mf_file *file);
 /* Flags of mf_window_pin. */
 enum {
     MF_WRITE = 1u << 0,      /* mf_window_data_mut gives a pointer to write through */
-    MF_MAY_COPY = 1u << 1,   /* a private copy will do: taken for the first touch of a small file,
-                                  and where the kernel refuses to map */
+    MF_MAY_COPY = 1u << 1,   /* a private copy will do: taken for the first touches of a small file
+                                  (one; three where another extent would have to go), and where the kernel refuses to map */
     MF_ZERO_END = 1u << 2,   /* where the piece ends at the end of the file, data[length] can be
                                   read and is 0 when pinned (by a private copy if need be); who
                                   writes through another mapping can still change it */
