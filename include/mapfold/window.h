@@ -25,9 +25,10 @@
  *    not pinned there, and other threads' local windows are given back. (Where memory was so short
  *    that a thread got no counters, a pin of its that was under way may stay in the child.)
  *  - Every function here may be called by any thread at any time, also from thread-exit
- *    destructors. None is a cancellation point (asynchronous cancellation is not supported). Only mf_fault_handle, mf_copy and mf_window_check without MF_CHECK_SIZE are
- *    async-signal-safe; nothing else may be called from a signal handler, nor may fork(2) where
- *    the handler may have interrupted one of these functions.
+ *    destructors. None is a cancellation point (asynchronous cancellation is not supported). Only
+ *    mf_fault_handle, mf_copy and mf_window_check without MF_CHECK_SIZE are async-signal-safe;
+ *    nothing else may be called from a signal handler, nor may fork(2) where the handler may have
+ *    interrupted one of these functions.
  */
 #ifndef MAPFOLD_WINDOW_H
 #define MAPFOLD_WINDOW_H
