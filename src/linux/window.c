@@ -316,14 +316,20 @@ static int pin_if_mapped(struct mf_file *file, uint64_t offset, size_t length, u
 {
     struct mf_pool *pool = file->pool;
     struct pool_block *block = thread_block(pool);
-    if (file->copy_only || !block)
-        return -EAGAIN;
+    struct piece piece;
+    const int err = piece_locate(file, offset, length, flags & MF_WRITE, &piece);
+    if (err || !block)
+        return err ? err : -EAGAIN;
     pool_mark(block, &w->opaque[WINDOW_TOKEN]);
-    uint32_t slot;
-    const char *data = piece_try(file, pool, block, offset, length, flags & MF_WRITE, &slot);
-    if (!data)
+    const uint32_t slot = pool_hit(&pool->core, block, piece.key);
+    if (slot == POOL_NONE)
         return -EAGAIN;
-    fill(w, pool, slot, data, length, flags);
+    if (!extent_fits(pool, slot, piece.in_extent, length)) {
+        piece_put(pool, slot);
+        return -EAGAIN;
+    }
+    char *base = atomic_load_explicit(&pool->core.slots[slot].machine.base, memory_order_relaxed);
+    fill(w, pool, slot, base + piece.in_extent, length, flags);
     pool_settle(block);
     return 0;
 }
