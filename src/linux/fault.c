@@ -105,7 +105,7 @@ static bool cover(const struct place *place, size_t from, size_t length)
     const int prot = PROT_READ | (place->pool->extents[place->slot].write ? PROT_WRITE : 0);
     return !system_fails(SYSTEM_MMAP) &&
            syscall(SYS_mmap, place->base + from, length, prot,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != -1;
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1L, 0L) != -1;
 }
 
 /* Where in the extent the file ends, in whole pages; its length if that is not known. */

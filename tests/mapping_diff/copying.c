@@ -31,7 +31,7 @@ static void snapshot_map(const struct world *w, const struct op *op, char *addre
     const ssize_t got = pread(file, bytes, pages * page_size, (off_t)op->offset);
     if (copy < 0 || got < 0 || pwrite(copy, bytes, (size_t)got, 0) != got ||
         syscall(SYS_mmap, address, op->length, op->prot,
-                (op->flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED, copy, 0) != (long)address)
+                (op->flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED, copy, 0L) != (long)address)
         fprintf(stderr, "the copying oracle cannot take a snapshot: %m\n");
     close(copy);
 }
