@@ -274,6 +274,7 @@ class Run(unittest.TestCase):
             $RUN sort -R --random-source=$PIECES --parallel=4 -S 1M <(seq 50000) | sha256sum
         """, folds=True, LD_PRELOAD=found)
 
+    # CASES 41
     def test_programs_preloaded_with_jemalloc_run_alike(self):
         self.allocator("libjemalloc.so.2")
 
@@ -329,7 +330,7 @@ for name in "mmap", "mmap64", "__mmap":
         continue
     call.restype = ctypes.c_void_p
     call.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_int64]
-    pieces = [call(None, 8192, 1, 1, fd, (5 << 30) - 4096) for i in range(12)]
+    pieces = [call(None, 8192, 1, 1, fd, (5 << 30) - 4096) for i in range(20)]
     print(name, [ctypes.string_at(piece + 4096, 4) for piece in pieces])
     print([c.munmap(piece, 8192) for piece in pieces])'
         """, folds=True)
@@ -378,11 +379,13 @@ for name in "mmap", "mmap64", "__mmap":
             maps = int(re.search(r"(\d+) kernel maps", ours.stdout)[1])
             self.assertLess(maps, most, more)
 
+    # CASES 51
     def test_under_a_small_limit_of_address_space_it_works_as_it_does_plain(self):
         self.assert_same('ulimit -v 262144; $RUN "$PIECES" file 20000')
         self.assert_same('ulimit -v 65536; $RUN "$PIECES" file 20000')
         self.assert_same('ulimit -v 262144; ulimit -d 16384; $RUN "$PIECES" file 20000')
 
+    # CASES 50
     def test_few_descriptors_and_closed_standard_ones_are_enough(self):
         self.assert_same('ulimit -n 4; $RUN "$PIECES" file 20000 2>&-')
         self.assert_same('$RUN "$PIECES" file 20000 <&- 2>&-')
