@@ -179,6 +179,8 @@ int copy_place(struct class *class, const struct request *request, uintptr_t *ad
         arena->free_pages -= arena->free_pages < area.length / layer.page
                                  ? arena->free_pages
                                  : area.length / layer.page;
+    if (class->copied == 0)
+        class->executable = identity_may_execute(request->fd);
     class->copied += area.length;
     layer.stats.copies_live_bytes += area.length;
     layer.stats.live_bytes += area.length;

@@ -17,6 +17,7 @@
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
@@ -60,6 +61,14 @@ static long access_of(int fd)
 bool identity_may_read(int fd)
 {
     return access_of(fd) >= 0;
+}
+
+/* Whether a mapping of the file may become executable: a copy of it must not where that may not. */
+bool identity_may_execute(int fd)
+{
+    struct statfs system = {0};
+    return !sys_failed(sys_call(SYS_fstatfs, fd, (long)&system, 0, 0, 0, 0)) &&
+           !(system.f_flags & ST_NOEXEC);
 }
 
 /* Completes the request. MF_PASS_REASONS, or why the kernel should have it. */

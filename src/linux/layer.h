@@ -83,10 +83,11 @@ struct class
     struct identity file;
     uint32_t id;
     uint8_t protection, shared, writable;
-    uint8_t held;    /* a call works with it */
-    uint8_t refused; /* enum mf_pass_reason, while plain < promote_at */
-    uint32_t next;   /* in its hash chain, or in the list of free ones */
-    uint32_t plain;  /* live pieces left to the kernel */
+    uint8_t held;       /* a call works with it */
+    uint8_t refused;    /* enum mf_pass_reason, while plain < promote_at */
+    uint8_t executable; /* its copies may become so; known once there are some */
+    uint32_t next;      /* in its hash chain, or in the list of free ones */
+    uint32_t plain;     /* live pieces left to the kernel */
     uint32_t promote_at;
     uint32_t depth;           /* extents */
     uint32_t carved, changed; /* pieces since it was promoted, and how many changes to parts */
@@ -225,6 +226,7 @@ void dirty_drop(uintptr_t start, uintptr_t end);
 /* identity.c, no lock needed: which file is it, and may it be folded at all */
 enum mf_pass_reason identity_of(struct request *request);
 bool identity_may_read(int fd);
+bool identity_may_execute(int fd);
 int identity_read(int fd, struct identity *file, uint64_t *size);
 enum mf_pass_reason identity_foldable(int fd, bool any_file_system);
 

@@ -62,16 +62,23 @@ static long raw_protect(uintptr_t start, size_t length, int protection, int key)
     return sys_call(SYS_pkey_mprotect, (long)start, (long)length, protection, key, 0, 0);
 }
 
-/* A copy that stands for a shared piece of a descriptor that may not write. */
-static bool holds_snapshot(uintptr_t start, uintptr_t end)
+/*
+ * Whether there are copies of what the kernel would not let have this protection: a shared piece of a
+ * descriptor that may not write, or a file whose mount allows nothing to be executed.
+ */
+static bool copies_forbid(uintptr_t start, uintptr_t end, int protection)
 {
     while (start < end) {
         const struct run run = run_at(start, end);
         struct mf_area area;
-        for (uintptr_t at = run.start; run.copied && at < run.end; at = area.start + area.length)
-            if (mf_space_find(extent_at_or_above(at)->live, at, &area) != 0 ||
-                class_of(tag_class(area.tag))->shared)
+        for (uintptr_t at = run.start; run.copied && at < run.end; at = area.start + area.length) {
+            if (mf_space_find(extent_at_or_above(at)->live, at, &area) != 0)
                 return true;
+            const struct class *class = class_of(tag_class(area.tag));
+            if (((protection & PROT_WRITE) && class->shared) ||
+                ((protection & PROT_EXEC) && !class->executable))
+                return true;
+        }
         start = run.end;
     }
     return false;
@@ -86,7 +93,7 @@ static long protect_ours(uintptr_t start, uintptr_t end, int protection, int key
         return (protection & ~valid) ? -EINVAL : -ENOMEM;
     }
     const bool plain = key == -1 && (protection & ~known) == 0;
-    if ((protection & PROT_WRITE) && holds_snapshot(start, visible))
+    if ((protection & (PROT_WRITE | PROT_EXEC)) && copies_forbid(start, visible, protection))
         return -EACCES;
     if (range_mark_changed(start, visible, plain ? CHANGED_PROTECTION : CHANGED_FOR_GOOD) != 0)
         return -ENOMEM;

@@ -6,6 +6,7 @@
 
 library=$BUILD/libmapfold.so
 archive=$BUILD/libmapfold.a
+drop_in=$BUILD/src/preload/libmapfold-run.so
 
 sed -n 's/^ *\(mf_[a-z0-9_]*\);.*/\1/p' src/libmapfold.map | sort >"$work/listed"
 nm -D --defined-only "$library" >"$work/dynamic"
@@ -59,6 +60,22 @@ check "the package's symbols file lists what the library exports, under the same
     symbols_agree
 check "the static library shows what the shared one exports, and nothing else" \
     diff -u "$work/listed" "$work/shown"
+# Of all names that libc has for these calls; its private ones are for itself. CASES 41, 45.
+calls='mmap|munmap|mprotect|mremap|madvise|msync|mincore|mlock|munlock|shmat'
+others='pkey_mprotect|posix_madvise|remap_file_pages'
+
+names_of_libc() {
+    libc=$(ldd "$drop_in" | awk '$1 ~ /^libc\.so/ { print $3 }')
+    nm -D --defined-only "$libc" | grep -v '@@*GLIBC_PRIVATE' |
+        awk '{ sub(/@.*/, "", $3); print $3 }' |
+        grep -E "^(__)?(libc_)?($calls)(2|64|all|_.*)?\$|^($others)\$" | sort -u >"$work/libc"
+    nm -D --defined-only "$drop_in" | awk '{ print $3 }' | grep -v '^mf_' | sort >"$work/dropped"
+    diff -u "$work/libc" "$work/dropped"
+}
+
+check "the drop-in has each name that libc has for a mapping call" names_of_libc
+check "the drop-in never asks the loader for a symbol" \
+    sh -c "! nm -D --undefined-only '$drop_in' | grep -E ' (dlsym|dlvsym|dlopen)(@|\$)'"
 check "the library has no constructor or destructor" no_constructors
 check "the library needs libc and no other library" only_libc
 check "the library is not unloaded" grep -q 'FLAGS_1.*NODELETE' "$work/tags"

@@ -190,6 +190,7 @@ class Inspect(unittest.TestCase):
                  "core.packedGitLimit=1g", "cat-file", "--batch"],
                 objects + b"the end\n", b"the end missing")
 
+    # CASES 5
     def test_deleted_files_are_grouped_by_directory_and_suffix(self):
         process = self.start("deleted", self.directory, 3000, expect=3000)
         report = self.report(process.pid)
@@ -199,6 +200,7 @@ class Inspect(unittest.TestCase):
         self.assertEqual(report["suffixes"][0], {"name": ".tmp", "maps": 3000})
         self.assertTrue(report["files"][0]["deleted"])
 
+    # CASES 8
     def test_protection_splits_of_one_range_are_no_files_and_folding_would_not_help(self):
         process = self.start("splits", 20000, expect=20000)
         report = self.report(process.pid, "--limit", 42000)

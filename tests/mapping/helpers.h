@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -92,6 +93,21 @@ static inline char *map_pages(int fd, int protection, int flags, unsigned page, 
 static inline void unmap_pages(char *memory, unsigned pages)
 {
     assert_int_equal(mf_munmap(memory, (size_t)pages * P), 0);
+}
+
+/* The signal that ends who reads there; 0 if none does. */
+static inline int signal_of_reading(const char *address)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        signal(SIGBUS, SIG_DFL);
+        signal(SIGSEGV, SIG_DFL);
+        (void)*(const volatile char *)address;
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
 #endif

@@ -106,6 +106,7 @@ static void the_middle_of_a_piece_can_be_unmapped(void **state)
     close(fd);
 }
 
+/* CASES 50, 58 */
 static void a_descriptor_that_may_not_write_gives_no_more_rights(void **state)
 {
     (void)state;
@@ -127,12 +128,24 @@ static void a_descriptor_that_may_not_write_gives_no_more_rights(void **state)
     assert_ptr_equal(mf_mmap(NULL, P, PROT_READ, MAP_PRIVATE, path, 0), MAP_FAILED);
     assert_int_equal(errno, EBADF);
     assert_int_equal(extents(), 2);
+    assert_ptr_equal(mf_mmap(NULL, P, PROT_WRITE, MAP_SHARED, blind, 0), MAP_FAILED);
+    assert_int_equal(errno, EACCES);
+    char *own = map_pages(reader, RW, MAP_PRIVATE, 1, 1);
+    char *later = map_pages(reader, PROT_READ, MAP_PRIVATE, 1, 1);
+    assert_int_equal(mf_mprotect(later, P, RW), 0);
+    own[0] = later[0] = 'x';
+    unmap_pages(own, 1);
+    unmap_pages(later, 1);
+    own = map_pages(reader, PROT_READ, MAP_SHARED, 1, 1);
+    assert_true(page_is(own, 1));
+    unmap_pages(own, 1);
     unmap_pages(a, 1);
     unmap_pages(b, 1);
     assert_int_equal(extents(), 0);
     close(writer), close(reader), close(blind), close(path), unlink(name);
 }
 
+/* CASES 47 */
 static void a_fixed_request_replaces_what_it_covers(void **state)
 {
     (void)state;
@@ -140,6 +153,11 @@ static void a_fixed_request_replaces_what_it_covers(void **state)
     char *piece = map_pages(fd, RW, MAP_PRIVATE, 0, 4);
     assert_ptr_equal(mf_mmap(piece + 2 * P, P, RW, MAP_PRIVATE | MAP_FIXED, -1, 0), MAP_FAILED);
     assert_int_equal(errno, EBADF);
+    assert_true(page_is(piece + 2 * P, 2));
+    const int reader = open("/proc/self/exe", O_RDONLY);
+    assert_ptr_equal(mf_mmap(piece + 2 * P, P, RW, MAP_SHARED | MAP_FIXED, reader, 0), MAP_FAILED);
+    assert_int_equal(errno, EACCES);
+    close(reader);
     assert_true(page_is(piece + 2 * P, 2));
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
     assert_ptr_equal(mf_mmap(piece + 2 * P, P, RW, flags | MAP_FIXED_NOREPLACE, -1, 0), MAP_FAILED);
@@ -153,6 +171,54 @@ static void a_fixed_request_replaces_what_it_covers(void **state)
     close(fd);
 }
 
+/* CASES 47 */
+static void a_piece_moved_onto_another_replaces_what_it_covers(void **state)
+{
+    (void)state;
+    const int fd = file_make(4), other = file_make(8);
+    char *piece = map_pages(fd, RW, MAP_SHARED, 0, 4);
+    char *mover = map_pages(other, RW, MAP_SHARED, 7, 1);
+    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+    assert_ptr_equal(mf_mremap(mover, P, P, flags, piece + 2 * P), piece + 2 * P);
+    assert_true(page_is(piece + P, 1) && page_is(piece + 2 * P, 7) && page_is(piece + 3 * P, 3));
+    piece[2 * P] = 'm';
+    char byte;
+    assert_int_equal(pread(other, &byte, 1, 7 * P), 1);
+    assert_int_equal(byte, 'm');
+    char *again = map_pages(fd, RW, MAP_SHARED, 2, 1),
+         *stays = map_pages(other, RW, MAP_SHARED, 7, 1);
+    assert_true(page_is(again, 2));
+    unmap_pages(piece, 4);
+    assert_true(page_is(again, 2));
+    assert_int_equal(stays[0], 'm');
+    unmap_pages(again, 1);
+    unmap_pages(stays, 1);
+    assert_int_equal(extents(), 0);
+    close(fd), close(other);
+}
+
+/* CASES 48 */
+static void an_old_length_of_0_makes_a_second_piece_of_what_is_shared(void **state)
+{
+    (void)state;
+    const int fd = file_make(8);
+    char *shared = map_pages(fd, RW, MAP_SHARED, 2, 2), *own = map_pages(fd, RW, MAP_PRIVATE, 2, 2);
+    char *second = mf_mremap(shared, 0, 2 * P, MREMAP_MAYMOVE, NULL);
+    assert_ptr_not_equal(second, MAP_FAILED);
+    second[P] = 's';
+    assert_int_equal(shared[P], 's');
+    assert_ptr_equal(mf_mremap(own, 0, 2 * P, MREMAP_MAYMOVE, NULL), MAP_FAILED);
+    assert_int_equal(errno, EINVAL);
+    assert_true(page_is(own, 2));
+    unmap_pages(shared, 2);
+    assert_int_equal(second[P], 's');
+    unmap_pages(second, 2);
+    unmap_pages(own, 2);
+    assert_int_equal(extents(), 0);
+    close(fd);
+}
+
+/* CASES 48 */
 static void growing_a_piece_never_runs_into_its_neighbour(void **state)
 {
     (void)state;
@@ -297,6 +363,8 @@ int main(void)
         cmocka_unit_test(the_middle_of_a_piece_can_be_unmapped),
         cmocka_unit_test(a_descriptor_that_may_not_write_gives_no_more_rights),
         cmocka_unit_test(a_fixed_request_replaces_what_it_covers),
+        cmocka_unit_test(a_piece_moved_onto_another_replaces_what_it_covers),
+        cmocka_unit_test(an_old_length_of_0_makes_a_second_piece_of_what_is_shared),
         cmocka_unit_test(growing_a_piece_never_runs_into_its_neighbour),
         cmocka_unit_test(a_refused_target_leaves_no_hole_behind),
         cmocka_unit_test(a_piece_over_several_kernel_maps_moves_and_grows_as_one),

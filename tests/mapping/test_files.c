@@ -145,18 +145,19 @@ static void a_memfd_can_be_sealed_once_its_last_piece_has_gone(void **state)
 }
 
 /* A file system of our own, or a skipped test. */
-static void mount_or_skip(const char *type, const char *options)
+static void mount_or_skip(const char *type, unsigned long flags, const char *options)
 {
     mkdir("./mounted", 0700);
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount(type, "./mounted", type, 0, options) != 0)
+        mount(type, "./mounted", type, flags, options) != 0)
         skip();
 }
 
+/* CASES 5 */
 static void a_deleted_file_gives_its_blocks_back_with_its_last_piece(void **state)
 {
     (void)state;
-    mount_or_skip("tmpfs", "size=64m");
+    mount_or_skip("tmpfs", 0, "size=64m");
     const int fd = file_fill(open("./mounted/file", O_RDWR | O_CREAT, 0600), 2000);
     struct statfs before, after;
     char *piece = map_pages(fd, RW, MAP_SHARED, 100, 2);
@@ -172,11 +173,80 @@ static void a_deleted_file_gives_its_blocks_back_with_its_last_piece(void **stat
     assert_int_equal(umount("./mounted"), 0);
 }
 
+/* CASES 5: tiny files, deleted and kept mapped, each in more pieces than are carved. */
+static void many_deleted_files_give_their_blocks_back_however_they_were_folded(void **state)
+{
+    (void)state;
+    enum { FILES = 100, DEEP = 12 };
+    static char *pieces[FILES][DEEP];
+    mount_or_skip("tmpfs", 0, "size=64m");
+    struct statfs before, after;
+    assert_int_equal(statfs("./mounted", &before), 0);
+    for (int way = 0; way < 3; way++) { /* shared, private and read, private and written */
+        for (unsigned i = 0; i < FILES; i++) {
+            const int fd = file_fill(open("./mounted/file", O_RDWR | O_CREAT | O_EXCL, 0600), 2);
+            for (unsigned j = 0; j < DEEP; j++) {
+                pieces[i][j] = map_pages(fd, RW, way ? MAP_PRIVATE : MAP_SHARED, 0, 2);
+                assert_true(page_is(pieces[i][j] + P, 1));
+                if (way == 2)
+                    pieces[i][j][0] = 'x';
+            }
+            assert_int_equal(unlink("./mounted/file"), 0);
+            close(fd);
+        }
+        for (unsigned j = 0; j < DEEP; j++)
+            for (unsigned i = 0; i < FILES; i++)
+                unmap_pages(pieces[i][j], 2);
+        assert_int_equal(statfs("./mounted", &after), 0);
+        assert_int_equal(after.f_bfree, before.f_bfree);
+        assert_int_equal(after.f_ffree, before.f_ffree);
+    }
+    assert_int_equal(umount("./mounted"), 0);
+}
+
+static void protect_all(char *const *pieces, unsigned count, int protection, int error)
+{
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(mf_mprotect(pieces[i], P, protection), error ? -1 : 0);
+        if (error)
+            assert_int_equal(errno, error);
+        assert_true(page_is(pieces[i], 1));
+    }
+}
+
+/* CASES 63: neither what is carved nor what is copied, and only there. */
+static void what_a_mount_forbids_to_execute_does_not_become_executable(void **state)
+{
+    (void)state;
+    enum { DEEP = 40 };
+    mount_or_skip("tmpfs", MS_NOEXEC, NULL);
+    const int forbidden = file_fill(open("./mounted/file", O_RDWR | O_CREAT, 0600), 4);
+    const int allowed = file_make(4);
+    char *pieces[DEEP];
+    assert_ptr_equal(mf_mmap(NULL, P, PROT_READ | PROT_EXEC, MAP_PRIVATE, forbidden, 0),
+                     MAP_FAILED);
+    assert_int_equal(errno, EPERM);
+    for (int way = 0; way < 6; way++) {
+        const int fd = way % 2 ? allowed : forbidden, deep = way < 4 ? DEEP : 2;
+        for (int i = 0; i < deep; i++)
+            pieces[i] = map_pages(fd, way % 4 < 2 ? PROT_READ : RW,
+                                  way < 4 ? MAP_PRIVATE : MAP_SHARED, 1, 1);
+        assert_int_equal(kind_at(pieces[0]), MF_MAP_CARVED);
+        assert_int_equal(kind_at(pieces[deep - 1]), way < 4 ? MF_MAP_COPIED : MF_MAP_CARVED);
+        protect_all(pieces, (unsigned)deep, PROT_READ | PROT_EXEC, way % 2 ? 0 : EACCES);
+        protect_all(pieces, (unsigned)deep, PROT_READ, 0);
+        for (int i = 0; i < deep; i++)
+            unmap_pages(pieces[i], 1);
+    }
+    close(forbidden), close(allowed);
+    assert_int_equal(umount("./mounted"), 0);
+}
+
 /* There one device and inode stand for two files, before and after the copy is made. */
 static void nothing_is_folded_on_overlayfs(void **state)
 {
     (void)state;
-    mount_or_skip("tmpfs", NULL);
+    mount_or_skip("tmpfs", 0, NULL);
     mkdir("./mounted/lower", 0700), mkdir("./mounted/upper", 0700);
     mkdir("./mounted/work", 0700), mkdir("./mounted/over", 0700);
     close(file_fill(open("./mounted/lower/file", O_RDWR | O_CREAT, 0600), 4));
@@ -215,6 +285,7 @@ static void pseudo_files_are_left_to_the_kernel(void **state)
     close(zero);
 }
 
+/* CASES 50 */
 static void the_descriptor_is_not_touched(void **state)
 {
     (void)state;
@@ -237,7 +308,10 @@ static void the_descriptor_is_not_touched(void **state)
     char bytes[7];
     assert_int_equal(pread(reused, bytes, 7, 0), 7);
     assert_memory_not_equal(bytes, "changed", 7);
-    close(reused), unlink(name), unlink(other);
+    const int first = open(name, O_RDONLY);
+    assert_int_equal(pread(first, bytes, 7, 0), 7);
+    assert_memory_equal(bytes, "changed", 7);
+    close(first), close(reused), unlink(name), unlink(other);
 }
 
 static void a_replaced_file_is_another_file(void **state)
@@ -272,6 +346,8 @@ int main(void)
         cmocka_unit_test(the_descriptor_is_not_touched),
         cmocka_unit_test(a_replaced_file_is_another_file),
         cmocka_unit_test(a_deleted_file_gives_its_blocks_back_with_its_last_piece),
+        cmocka_unit_test(many_deleted_files_give_their_blocks_back_however_they_were_folded),
+        cmocka_unit_test(what_a_mount_forbids_to_execute_does_not_become_executable),
         cmocka_unit_test(nothing_is_folded_on_overlayfs),
     };
     return cmocka_run_group_tests(tests, fold_at_once, NULL);

@@ -14,14 +14,17 @@ long mf_sys_inject(long number);
 static long target = NEVER;
 static int countdown, error;
 static bool again, reached; /* again: every later call fails, too */
+static unsigned spans;      /* bit n: the n-th call is told that it spans several kernel maps */
 
 long mf_sys_inject(long number)
 {
-    if (number != target || countdown < 0)
+    if (number != target)
         return 0;
-    if (countdown > 0) {
-        countdown--;
-        return 0;
+    const bool spanning = spans & 1;
+    spans >>= 1;
+    if (countdown != 0) {
+        countdown -= countdown > 0;
+        return spanning ? -EFAULT : 0;
     }
     reached = true;
     if (!again)
@@ -131,8 +134,91 @@ static void each_failing_system_call_is_survived(void **state)
     }
 }
 
+enum { SPLIT_PAGES = 8 };
+
+/* A piece whose last mark is in the second of the two kernel maps that it lies in. */
+static char *split_piece_make(int fd)
+{
+    const size_t bytes = (size_t)SPLIT_PAGES * P;
+    char *piece = mf_mmap(NULL, bytes, RW, MAP_PRIVATE, fd, 0);
+    if (mf_madvise(piece, bytes / 2, MADV_RANDOM) != 0)
+        _exit(20);
+    piece[0] = piece[5 * P] = 'x'; /* keeps the two maps from becoming one again */
+    if (mf_munmap(piece, bytes) != 0)
+        _exit(21);
+    piece = mf_mmap(NULL, bytes, RW, MAP_PRIVATE, fd, 0);
+    for (unsigned i = 1; i < SPLIT_PAGES; i += 2)
+        piece[i * P + 9] = 'y';
+    return piece;
+}
+
+static bool split_piece_is_right(const char *piece, unsigned pages)
+{
+    for (unsigned i = 0; i < pages; i++)
+        if (!page_is(piece + (size_t)i * P, i) ||
+            (piece[(size_t)i * P + 9] == 'y') != (i % 2 == 1 && i < SPLIT_PAGES))
+            return false;
+    return true;
+}
+
+/* The move fails at one of its parts and is then asked for again. Status 1: it had not so many. */
+static void split_piece_move(int at, unsigned pages, bool fixed)
+{
+    const size_t bytes = (size_t)SPLIT_PAGES * P, new_bytes = (size_t)pages * P;
+    const int fd = file_make(16), flags = MREMAP_MAYMOVE | (fixed ? MREMAP_FIXED : 0);
+    char *keeper = mf_mmap(NULL, P, RW, MAP_PRIVATE, fd, 15 * P);
+    char *place = mmap(NULL, 10 * P, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *piece = split_piece_make(fd);
+    char *wall = mf_mmap(NULL, P, RW, MAP_PRIVATE, fd, SPLIT_PAGES * P);
+    target = SYS_mremap, countdown = at, error = ENOMEM;
+    spans =
+        1 << 0 | 1 << 2; /* Linux from 6.17 on moves several maps at once, if it need not grow */
+    char *moved = mf_mremap(piece, bytes, new_bytes, flags, place);
+    target = NEVER;
+    if (reached && (moved != MAP_FAILED || errno != ENOMEM))
+        _exit(22);
+    if (reached && !(split_piece_is_right(piece, SPLIT_PAGES) && page_is(wall, SPLIT_PAGES)))
+        _exit(23);
+    if (reached)
+        moved = mf_mremap(piece, bytes, new_bytes, flags, place);
+    if (moved == MAP_FAILED || (fixed && moved != place) || !split_piece_is_right(moved, pages))
+        _exit(24);
+    char *anew = mf_mmap(NULL, bytes, RW, MAP_PRIVATE, fd, 0);
+    for (unsigned i = 0; i < SPLIT_PAGES; i++)
+        if (!page_is(anew + (size_t)i * P, i) || anew[i * P + 9] == 'y')
+            _exit(25);
+    if (mf_munmap(moved, new_bytes) != 0 || mf_munmap(anew, bytes) != 0 ||
+        mf_munmap(wall, P) != 0 || mf_munmap(keeper, P) != 0 || extents() != 0)
+        _exit(26);
+    _exit(reached ? 0 : 1);
+}
+
+static void a_piece_that_cannot_be_moved_in_all_its_parts_stays_whole_where_it_is(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4;
+         way++) { /* shrinking, of equal length, growing; not to a fixed place */
+        const unsigned pages = way < 3 ? SPLIT_PAGES - 2 + 2 * (unsigned)way : SPLIT_PAGES + 2;
+        const bool fixed = way < 3;
+        int status = 0, at = 0;
+        for (; status == 0; at++) {
+            const pid_t child = fork();
+            if (child == 0)
+                split_piece_move(at, pages, fixed);
+            assert_int_equal(waitpid(child, &status, 0), child);
+        }
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 1)
+            fail_msg("to %u pages%s, part %d fails: status %#x", pages,
+                     fixed ? " at a fixed place" : "", at - 1, (unsigned)status);
+        assert_true(at > 5); /* the call itself, the last page, all before it, two parts of that */
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_failing_system_call_is_survived)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_failing_system_call_is_survived),
+        cmocka_unit_test(a_piece_that_cannot_be_moved_in_all_its_parts_stays_whole_where_it_is),
+    };
     return cmocka_run_group_tests(tests, fold_at_once, NULL);
 }

@@ -14,6 +14,7 @@ static void map_fails(void *address, size_t length, int flags, int fd, off_t off
     assert_int_equal(errno, error);
 }
 
+/* CASES 56, 57, 60 */
 static void wrong_requests_fail_as_the_kernel_says(void **state)
 {
     (void)state;
@@ -46,11 +47,14 @@ static void wrong_requests_fail_as_the_kernel_says(void **state)
     close(fd);
 }
 
+/* CASES 56 */
 static void an_empty_file_can_be_mapped_and_not_read(void **state)
 {
     (void)state;
     const int fd = file_make(0), other = file_make(1);
     char *piece = map_pages(fd, PROT_READ, MAP_SHARED, 0, 1);
+    map_fails(NULL, 0, MAP_SHARED, fd, 0, EINVAL);
+    assert_int_equal(signal_of_reading(piece), SIGBUS);
     assert_int_equal(pwrite(other, piece, 1, 0), -1);
     assert_int_equal(errno, EFAULT);
     assert_int_equal(ftruncate(fd, 100), 0);
@@ -59,6 +63,46 @@ static void an_empty_file_can_be_mapped_and_not_read(void **state)
     close(fd), close(other);
 }
 
+/* CASES 55 */
+static void behind_the_end_of_the_file_are_zeros_and_behind_its_last_page_a_fault(void **state)
+{
+    (void)state;
+    static const unsigned sizes[] = {0, P - 1, P, P + 1, 3 * P + 100};
+    for (unsigned i = 0; i < 2 * sizeof(sizes) / sizeof(*sizes); i++) {
+        const unsigned size = sizes[i / 2], end = (size + P - 1) / P * P;
+        const int fd = file_make(4);
+        assert_int_equal(ftruncate(fd, size), 0);
+        char *piece = map_pages(fd, PROT_READ, i % 2 ? MAP_SHARED : MAP_PRIVATE, 0, 5);
+        assert_int_equal(kind_at(piece), MF_MAP_CARVED);
+        for (unsigned byte = size; byte < end; byte++)
+            assert_int_equal(piece[byte], 0);
+        assert_int_equal(signal_of_reading(piece + end), SIGBUS);
+        unmap_pages(piece, 5);
+        close(fd);
+    }
+}
+
+/* CASES 62 */
+static void huge_pages_are_the_kernels(void **state)
+{
+    (void)state;
+    const size_t huge = 2 << 20;
+    const int fd = file_make(1), flags = MAP_PRIVATE | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT;
+    char *keeper = map_pages(fd, PROT_READ, MAP_PRIVATE, 0, 1);
+    map_fails(NULL, P, flags, fd, 0, EINVAL);
+    char *memory = mf_mmap(NULL, huge + P, RW, flags | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory != MAP_FAILED) { /* this kernel has them; none need be there */
+        assert_int_equal(mf_mprotect(memory, huge + P, PROT_READ), -1);
+        assert_int_equal(errno, EINVAL);
+        assert_int_equal(mf_munmap(memory, huge + P), -1);
+        assert_int_equal(errno, EINVAL);
+        assert_int_equal(mf_munmap(memory, 2 * huge), 0);
+    }
+    unmap_pages(keeper, 1);
+    close(fd);
+}
+
+/* CASES 53 */
 static void truncation_and_growth_show_as_in_the_kernel(void **state)
 {
     (void)state;
@@ -72,6 +116,8 @@ static void truncation_and_growth_show_as_in_the_kernel(void **state)
     assert_int_equal(ftruncate(fd, 0), 0);
     assert_int_equal(pwrite(other, piece + P, 1, 0), -1);
     assert_int_equal(errno, EFAULT);
+    assert_int_equal(signal_of_reading(piece), SIGBUS);
+    assert_int_equal(signal_of_reading(piece + P), SIGBUS);
     assert_int_equal(ftruncate(fd, 2 * P), 0);
     assert_int_equal(piece[P], 0);
     assert_int_equal(piece[0], 0);
@@ -133,6 +179,48 @@ static bool without_spare_descriptors(void)
            page_is(piece, 1) && fcntl(fd, F_GETFD) >= 0;
 }
 
+static int descriptors_open(void)
+{
+    int open = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        open += fcntl(fd, F_GETFD) >= 0;
+    return open;
+}
+
+/* As daemons do when they start. */
+static bool with_all_descriptors_closed(void)
+{
+    const int fd = file_make(4), before = descriptors_open();
+    char *old = mf_mmap(NULL, 2 * P, RW, MAP_PRIVATE, fd, P);
+    struct mf_map_info info;
+    if (old == MAP_FAILED || mf_map_query(old, &info) != 0 || info.kind != MF_MAP_CARVED ||
+        descriptors_open() != before)
+        return false;
+    old[P] = 'x';
+    for (int i = 3; i < 1024; i++)
+        close(i);
+    const int other = file_make(4);
+    return other == 3 && map_and_check(other, MF_MAP_CARVED) && page_is(old, 1) && old[P] == 'x' &&
+           mf_msync(old, 2 * P, MS_SYNC) == 0 && mf_munmap(old, 2 * P) == 0 &&
+           map_and_check(other, MF_MAP_CARVED) && fcntl(other, F_GETFD) >= 0;
+}
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+/* Where other run-time systems want to be. */
+static bool with_a_place_that_another_wants(void)
+{
+    const int fd = file_make(4);
+    char *piece = mf_mmap(NULL, P, RW, MAP_PRIVATE, fd, 0);
+    char *wanted = (char *)0x100100000000; // NOLINT(performance-no-int-to-ptr)
+    const size_t length = (size_t)1 << 30;
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    if (piece == MAP_FAILED || mf_mmap(wanted, length, RW, flags, -1, 0) != wanted)
+        return false;
+    wanted[length - 1] = 'w';
+    return page_is(piece, 0) && map_and_check(fd, MF_MAP_CARVED) && mf_munmap(wanted, length) == 0;
+}
+#endif
+
 __attribute__((unused)) static bool with_all_memory_locked(void)
 {
     const int fd = file_make(4);
@@ -179,6 +267,7 @@ static bool after_unshared_pids(void)
     return child > 0 && waitpid(child, NULL, 0) == child;
 }
 
+/* CASES 50, 51 */
 static void limits_are_respected(void **state)
 {
     (void)state;
@@ -189,6 +278,10 @@ static void limits_are_respected(void **state)
     in_child(with_all_memory_locked);
 #endif
     in_child(without_spare_descriptors);
+    in_child(with_all_descriptors_closed);
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    in_child(with_a_place_that_another_wants);
+#endif
     in_child(after_unshared_pids);
     in_child(where_memory_is_never_overcommitted);
 }
@@ -270,6 +363,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_requests_fail_as_the_kernel_says),
         cmocka_unit_test(an_empty_file_can_be_mapped_and_not_read),
+        cmocka_unit_test(behind_the_end_of_the_file_are_zeros_and_behind_its_last_page_a_fault),
+        cmocka_unit_test(huge_pages_are_the_kernels),
         cmocka_unit_test(truncation_and_growth_show_as_in_the_kernel),
         cmocka_unit_test(limits_are_respected),
         cmocka_unit_test(a_strict_layer_makes_unmapped_memory_fault),

@@ -47,6 +47,7 @@ static int segment_make(void)
     return segment;
 }
 
+/* CASES 47 */
 static void a_segment_over_a_piece_never_shows_as_the_files_bytes(void **state)
 {
     (void)state;

@@ -27,6 +27,7 @@ static int sparse_file(uint64_t bytes)
     return fd;
 }
 
+/* CASES 3 */
 static void each_page_of_a_file_by_a_call_of_its_own_in_both_orders(void **state)
 {
     (void)state;
@@ -65,20 +66,76 @@ static void pieces_of_many_sizes_at_random_offsets(void **state)
     close(fd);
 }
 
-static void many_small_files_mapped_private_and_kept(void **state)
+static int reader_of(int fd)
 {
-    (void)state;
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const int reader = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(reader >= 0);
+    close(fd);
+    return reader;
+}
+
+static void small_files_keep(int flags)
+{
     for (unsigned i = 0; i < FILES; i++) {
         const int fd = open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
         assert_int_equal(pwrite(fd, &i, sizeof(i), 0), sizeof(i));
-        pieces[i] = map_pages(fd, PROT_READ, MAP_PRIVATE, 0, 1);
-        close(fd);
+        const int reader = reader_of(fd);
+        pieces[i] = map_pages(reader, PROT_READ, flags, 0, 1);
+        close(reader);
     }
     assert_true(kernel_maps() < 40000);
     for (unsigned i = 0; i < FILES; i++) {
         assert_memory_equal(pieces[i], &i, sizeof(i));
         unmap_pages(pieces[i], 1);
     }
+}
+
+/* CASES 1 */
+static void many_small_files_mapped_private_and_kept(void **state)
+{
+    (void)state;
+    small_files_keep(MAP_PRIVATE);
+}
+
+/* Four files again and again, shared. How many pieces there were before the kernel refused one. */
+static unsigned four_files_keep(const int *files)
+{
+    unsigned count = 0;
+    for (; count < FILES; count++) {
+        pieces[count] = mf_mmap(NULL, P, PROT_READ, MAP_SHARED, files[count % 4], 0);
+        if (pieces[count] == MAP_FAILED)
+            break;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        assert_true(page_is(pieces[i], 0));
+        unmap_pages(pieces[i], 1);
+    }
+    return count;
+}
+
+/* CASES 1: shared, of different files or more deeply than the extents of one allow. */
+static void what_is_shared_meets_the_limit_unless_it_may_be_a_snapshot(void **state)
+{
+    (void)state;
+    struct mf_map_options before, options;
+    mf_map_get_options(&before);
+    int files[4];
+    for (int i = 0; i < 4; i++)
+        files[i] = reader_of(file_make(1));
+    struct mf_map_stats stats;
+    const unsigned count = four_files_keep(files);
+    mf_map_stats(&stats);
+    assert_true(count == FILES ? kernel_maps_limit() > FILES : stats.refused_maps > 0);
+    options = before;
+    options.snapshot = 1;
+    assert_int_equal(mf_map_set_options(&options), 0);
+    assert_int_equal(four_files_keep(files), FILES);
+    small_files_keep(MAP_SHARED);
+    assert_int_equal(mf_map_set_options(&before), 0);
+    for (int i = 0; i < 4; i++)
+        close(files[i]);
 }
 
 /* Each page with another protection than the one before it. */
@@ -90,6 +147,75 @@ static bool maps_use_up(unsigned count)
         if (mprotect(region + (size_t)i * P, P, PROT_READ) != 0)
             return false;
     return region != MAP_FAILED;
+}
+
+static void small_name(char *name, unsigned i)
+{
+    snprintf(name, 32, "./small-%u", i);
+}
+
+/* Makes and maps files of 64 KiB until the kernel refuses one; half are unmapped before the end. */
+static bool files_write_until_refused(unsigned most)
+{
+    char name[32];
+    unsigned i = 0;
+    for (; i < most; i++) {
+        small_name(name, i);
+        const int fd = open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+        if (fd < 0 || ftruncate(fd, 16 * P) != 0)
+            return false;
+        pieces[i] = mf_mmap(NULL, 16 * P, RW, MAP_SHARED, fd, 0);
+        close(fd);
+        if (pieces[i] == MAP_FAILED)
+            break;
+        memcpy(pieces[i], "begin...", 8);
+        memcpy(pieces[i] + 16 * P - 8, "...ended", 8);
+    }
+    if (i == most || errno != ENOMEM || unlink(name) != 0)
+        return false;
+    for (unsigned j = 0; j < i; j += 2)
+        if (mf_munmap(pieces[j], 16 * P) != 0)
+            return false;
+    struct mf_map_stats stats;
+    mf_map_stats(&stats);
+    return stats.refused_maps > 0;
+}
+
+static unsigned files_check_and_remove(void)
+{
+    char name[32], bytes[16] = "";
+    for (unsigned i = 0;; i++) {
+        small_name(name, i);
+        const int fd = open(name, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            return i;
+        assert_int_equal(lseek(fd, 0, SEEK_END), 16 * P);
+        assert_int_equal(pread(fd, bytes, 8, 0), 8);
+        assert_int_equal(pread(fd, bytes + 8, 8, 16 * P - 8), 8);
+        assert_memory_equal(bytes, "begin......ended", 16);
+        close(fd), unlink(name);
+    }
+}
+
+/* CASES 4: different files shared have no fold; what was written before the limit is there. */
+static void files_written_up_to_the_limit_have_their_bytes(void **state)
+{
+    (void)state;
+    enum { LEFT = 400 };
+    const long limit = kernel_maps_limit();
+    if (limit > 200000)
+        skip();
+    files_check_and_remove();
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(maps_use_up((unsigned)(limit - LEFT - (long)kernel_maps())) &&
+                      files_write_until_refused(2 * LEFT)
+                  ? 0
+                  : 1);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(files_check_and_remove() > LEFT / 4);
+    assert_int_equal(status, 0);
 }
 
 static bool is_kind(const char *piece, enum mf_map_kind kind)
@@ -209,6 +335,8 @@ int main(void)
         cmocka_unit_test(each_page_of_a_file_by_a_call_of_its_own_in_both_orders),
         cmocka_unit_test(pieces_of_many_sizes_at_random_offsets),
         cmocka_unit_test(many_small_files_mapped_private_and_kept),
+        cmocka_unit_test(what_is_shared_meets_the_limit_unless_it_may_be_a_snapshot),
+        cmocka_unit_test(files_written_up_to_the_limit_have_their_bytes),
         cmocka_unit_test(at_the_limit_threads_memory_and_changes_of_parts_still_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

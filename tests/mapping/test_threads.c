@@ -61,6 +61,7 @@ static void finish(pthread_t *threads, int fd_each)
     assert_int_equal(atomic_load(&wrong), 0);
 }
 
+/* CASES 44 */
 static void children_of_a_busy_parent_can_map_and_unmap(void **state)
 {
     (void)state;
@@ -282,6 +283,100 @@ static void a_handler_may_map_and_unmap_in_the_middle_of_a_call(void **state)
     close(fd);
 }
 
+/* CASES 44: all at once. */
+static void children_are_made_while_threads_and_handlers_map(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    handler_file = file_make(PAGES);
+    struct sigaction action = {.sa_handler = map_in_handler, .sa_flags = SA_RESTART}, before;
+    assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+    start(threads, 0);
+    const struct itimerval often = {{0, 3000}, {0, 3000}}, never = {{0, 0}, {0, 0}};
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    for (unsigned i = 0; i < FORKS; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            const unsigned page = i % PAGES;
+            char *mine = mf_mmap(NULL, P, RW, MAP_PRIVATE, files[0], (off_t)page * P);
+            _exit(mine != MAP_FAILED && page_is(mine, page) && mf_munmap(mine, P) == 0 ? 0 : 1);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    finish(threads, 0);
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+    assert_int_equal(atomic_load(&handler_wrong), 0);
+    unmap_pages(map_pages(handler_file, RW, MAP_PRIVATE, 0, 1), 1); /* what handlers left is done */
+    struct mf_map_stats stats;
+    mf_map_stats(&stats);
+    assert_int_equal(stats.live_bytes, 0);
+    close(handler_file);
+}
+
+#if !defined(__SANITIZE_THREAD__)
+static void map_at_exit(void)
+{
+    char *piece = mf_mmap(NULL, P, RW, MAP_PRIVATE, files[0], P);
+    if (piece == MAP_FAILED || !page_is(piece, 1) || mf_munmap(piece, P) != 0)
+        _exit(2);
+}
+
+/* CASES 44 */
+static void a_process_may_exit_while_its_threads_map(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        fflush(NULL);
+        const pid_t child = fork();
+        if (child == 0) {
+            pthread_t threads[THREADS];
+            start(threads, 0);
+            if (atexit(map_at_exit) != 0)
+                _exit(1);
+            usleep(1000);
+            exit(0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+}
+#endif
+
+/* Shares the parent's memory, and so its tables. */
+static __attribute__((noinline)) pid_t vfork_and_map(int fd)
+{
+    const pid_t child = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
+    if (child == 0) {
+        char *mine = mf_mmap(NULL, 2 * P, RW, MAP_PRIVATE, fd, 4 * P);
+        _exit(mine != MAP_FAILED && page_is(mine + P, 5) && mf_munmap(mine, 2 * P) == 0 ? 0 : 1);
+    }
+    return child;
+}
+
+/* CASES 44 */
+static void a_child_of_vfork_leaves_the_pieces_of_its_parent(void **state)
+{
+    (void)state;
+    const int fd = file_make(PAGES);
+    char *piece = map_pages(fd, RW, MAP_PRIVATE, 1, 2);
+    piece[0] = 'v';
+    for (int i = 0; i < 20; i++) {
+        int status;
+        const pid_t child = vfork_and_map(fd);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(piece[0], 'v');
+    assert_true(page_is(piece + P, 2));
+    unmap_pages(piece, 2);
+    assert_int_equal(extents(), 0);
+    close(fd);
+}
+
 static atomic_uint fork_wrong, forks;
 
 static void fork_in_handler(int number)
@@ -352,10 +447,15 @@ int main(void)
         cmocka_unit_test(children_of_a_busy_parent_can_map_and_unmap),
         cmocka_unit_test(a_handler_may_map_and_unmap_in_the_middle_of_a_call),
         cmocka_unit_test(a_handler_may_fork_in_the_middle_of_a_call),
+#if !defined(__SANITIZE_THREAD__)
+        cmocka_unit_test(a_process_may_exit_while_its_threads_map),
+#endif
+        cmocka_unit_test(a_child_of_vfork_leaves_the_pieces_of_its_parent),
         cmocka_unit_test(populating_waits_for_a_thread_that_unmaps),
         cmocka_unit_test(dropping_pages_waits_for_a_thread_that_unmaps),
         cmocka_unit_test(spawned_programs_leave_the_parent_as_it_is),
         /* Last: the memory that copies are made in stays. */
+        cmocka_unit_test(children_are_made_while_threads_and_handlers_map),
         cmocka_unit_test(a_child_of_a_busy_parent_never_loses_the_bytes_of_a_copy),
     };
     return cmocka_run_group_tests(tests, fold_at_once, NULL);

@@ -274,11 +274,66 @@ class Run(unittest.TestCase):
             $RUN sort -R --random-source=$PIECES --parallel=4 -S 1M <(seq 50000) | sha256sum
         """, folds=True, LD_PRELOAD=found)
 
+    # CASES 41
     def test_programs_preloaded_with_jemalloc_run_alike(self):
         self.allocator("libjemalloc.so.2")
 
     def test_programs_preloaded_with_mimalloc_run_alike(self):
         self.allocator("libmimalloc.so.2*")
+
+    # CASES 41: an allocator maps before anything else is ready, under its own lock.
+    def test_programs_start_at_once_with_an_allocator_before_and_behind_the_drop_in(self):
+        shown = subprocess.run([MAPFOLD, "run", "--", "env"], capture_output=True, text=True,
+                               check=True).stdout
+        drop_in = re.search(r"^LD_PRELOAD=(.*)$", shown, re.M)[1]
+        for found in (library("libjemalloc.so.2"), library("libmimalloc.so.2*")):
+            for preload in (f"{found}:{drop_in}", f"{drop_in}:{found}"):
+                result = subprocess.run(
+                    ["sh", "-c", "true && exec sort -R --random-source=/bin/true /dev/null"],
+                    env={**os.environ, "LD_PRELOAD": preload}, timeout=60, capture_output=True,
+                    check=False)
+                self.assertEqual((result.returncode, result.stderr), (0, b""), preload)
+
+    # CASES 44
+    def test_a_program_ends_well_while_its_threads_map(self):
+        self.assert_same(r"""
+            for turn in 1 2 3 4 5; do
+                $RUN $PYTHON -c '
+import atexit, mmap, os, threading, time
+fd = os.open("data", os.O_RDWR | os.O_CREAT)
+os.pwrite(fd, b"x" * 4096 * 64, 0)
+def one(page): return mmap.mmap(fd, 4096, offset=4096 * page)[0]
+def work():
+    while True:
+        for page in range(64): one(page)
+kept = [mmap.mmap(fd, 4096, offset=4096 * page) for page in range(20)]
+for i in range(3): threading.Thread(target=work, daemon=True).start()
+atexit.register(lambda: print(one(1)))
+time.sleep(0.05)'
+            done
+        """, folds=True)
+
+    # CASES 45
+    def test_each_name_of_mmap_takes_offsets_beyond_4_gib(self):
+        self.assert_same(r"""
+            $RUN $PYTHON -c '
+import ctypes, os
+fd = os.open("sparse", os.O_RDWR | os.O_CREAT)
+os.ftruncate(fd, 6 << 30)
+os.pwrite(fd, b"here", 5 << 30)
+c = ctypes.CDLL(None)
+c.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
+for name in "mmap", "mmap64", "__mmap":
+    try:
+        call = getattr(c, name)
+    except AttributeError:
+        continue
+    call.restype = ctypes.c_void_p
+    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_int64]
+    pieces = [call(None, 8192, 1, 1, fd, (5 << 30) - 4096) for i in range(20)]
+    print(name, [ctypes.string_at(piece + 4096, 4) for piece in pieces])
+    print([c.munmap(piece, 8192) for piece in pieces])'
+        """, folds=True)
 
     def test_a_shell_and_the_core_utilities_do_the_same(self):
         self.assert_same(r"""
@@ -324,11 +379,13 @@ class Run(unittest.TestCase):
             maps = int(re.search(r"(\d+) kernel maps", ours.stdout)[1])
             self.assertLess(maps, most, more)
 
+    # CASES 51
     def test_under_a_small_limit_of_address_space_it_works_as_it_does_plain(self):
         self.assert_same('ulimit -v 262144; $RUN "$PIECES" file 20000')
         self.assert_same('ulimit -v 65536; $RUN "$PIECES" file 20000')
         self.assert_same('ulimit -v 262144; ulimit -d 16384; $RUN "$PIECES" file 20000')
 
+    # CASES 50
     def test_few_descriptors_and_closed_standard_ones_are_enough(self):
         self.assert_same('ulimit -n 4; $RUN "$PIECES" file 20000 2>&-')
         self.assert_same('$RUN "$PIECES" file 20000 <&- 2>&-')
