@@ -3,46 +3,14 @@
  * Windows under threads: tiny pools, files that are cut, grown and replaced underneath, pins that
  * wander between threads, threads that come and go, fork at any moment.
  */
-#include "common.h"
+#include "stress.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <time.h>
-
-static struct sigaction ours; /* cmocka sets a SIGBUS handler of its own before each test */
-static _Atomic unsigned wrong;
-static _Atomic bool stop;
-
-static void begin(void)
-{
-    assert_int_equal(sigaction(SIGBUS, &ours, NULL), 0);
-    atomic_store(&wrong, 0);
-    atomic_store(&stop, false);
-}
-
-static void expect(bool truth)
-{
-    if (!truth)
-        atomic_fetch_add(&wrong, 1);
-}
-
-static void run_threads(unsigned count, void *(*function)(void *))
-{
-    pthread_t threads[16];
-    for (unsigned i = 0; i < count; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, function, (void *)(uintptr_t)(i + 1)),
-                         0);
-    for (unsigned i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
-    assert_int_equal(atomic_load(&wrong), 0);
-}
 
 enum { FILES = 4, FILE_PAGES = 32 };
 static struct mf_pool *pool;
 static struct mf_file *files[FILES];
-static unsigned rounds;
 
 static void open_all(uint32_t flags)
 {
@@ -130,13 +98,13 @@ static void *reader(void *argument)
     return NULL;
 }
 
-static void pools_of_two_extents_serve_eight_threads(void **state)
+static void pools_of_two_extents_serve_sixteen_threads(void **state)
 {
     (void)state;
     begin();
     pool = make_pool(8 * page, 2, 2, 4 * page);
     open_all(0);
-    run_threads(8, reader);
+    run_threads(16, reader);
     struct mf_window *last = exchange(NULL);
     if (last)
         assert_int_equal(mf_window_unpin(last), 0);
@@ -239,7 +207,7 @@ static void files_may_be_cut_grown_and_punched_under_eight_readers(void **state)
     close_all();
 }
 
-/* CASES 26 */
+/* CASES 26: the first call of each thread. */
 static pthread_barrier_t gate;
 static void *first_call(void *argument)
 {
@@ -412,7 +380,7 @@ static void whoever_waits_for_ever_is_served_in_the_end(void **state)
     close_all();
 }
 
-/* CASES 38: others open and close files beside readers of hot windows. */
+/* CASES 30, 38: the same path opened and closed by all. */
 static void *opener(void *argument)
 {
     char name[32];
@@ -477,15 +445,10 @@ static void limits_may_change_beside_pinning_threads(void **state)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-    rounds = 300;
-#else
-    rounds = 2000;
-#endif
-    if (mf_fault_install() != 0 || sigaction(SIGBUS, NULL, &ours) != 0)
+    if (!prepare())
         return 9;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pools_of_two_extents_serve_eight_threads),
+        cmocka_unit_test(pools_of_two_extents_serve_sixteen_threads),
         cmocka_unit_test(larger_pools_evict_in_batches_beside_eight_threads),
         cmocka_unit_test(files_may_be_cut_grown_and_punched_under_eight_readers),
         cmocka_unit_test(nine_hundred_threads_start_at_once_and_end_with_pins_held),
