@@ -178,4 +178,21 @@ static inline int in_child(void (*function)(void))
     return status;
 }
 
+/* Runs this program anew with one argument; the status as of waitpid. */
+static inline int run_self(const char *what)
+{
+    char self[256];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    assert_true(n > 0);
+    self[n] = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        execl(self, self, what, (char *)NULL);
+        _exit(99);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return status;
+}
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pool's core under threads, with pools so small that every pin evicts. Translations are stamps
+ * The pool's core under threads, with pools so small that every pin evicts (CASES 29). Translations are stamps
  * in memory, written without any atomicity: whoever has a slot pinned must find the stamp of its
  * key in it, unchanged, and ThreadSanitizer must find no race.
  */
@@ -14,7 +14,7 @@
 #define MF_MACHINE "linux/machine_linux.h"
 #include "core/pool.h"
 
-enum { THREADS = 8, SLOTS = 64, HELD = 4 };
+enum { THREADS = 16, SLOTS = 64, HELD = 4 };
 
 static struct pool pool;
 static struct {
@@ -23,6 +23,7 @@ static struct {
 } translation[SLOTS];
 static _Atomic unsigned failures;
 static unsigned slot_count, keys, steps;
+static unsigned held_most; /* by a thread; one is never left for another to unpin */
 static bool with_dooms;
 static void *chunks[THREADS];
 static _Atomic unsigned chunk_count;
@@ -121,13 +122,13 @@ static void *worker(void *block)
     unsigned count = 0;
     for (unsigned step = 0; step < steps; step++) {
         const unsigned draw = (unsigned)rand_r(&seed);
-        if (count == HELD || (count && draw % 4 == 0)) {
+        if (count == held_most || (count && draw % 4 == 0)) {
             struct held one = held[--count];
             if (with_dooms && draw % 64 < 4) {
                 const struct pool_victim victim = {one.slot, pool_generation(&pool, one.slot)};
                 pool_doom(&pool, &victim, 1);
             }
-            if (draw % 32 < 8)
+            if (held_most > 1 && draw % 32 < 8)
                 one = swap(one);
             if (one.slot != POOL_NONE)
                 let_go(block, one);
@@ -179,12 +180,14 @@ static void free_pool(struct pool_memory memory)
 }
 
 /* Threads come in two generations: the second takes over the first's blocks. */
-static void stress(const char *name, unsigned with_slots, unsigned with_keys, bool dooms)
+static void stress(const char *name, unsigned with_slots, unsigned with_keys, unsigned with_held,
+                   bool dooms)
 {
     slot_count = with_slots;
     keys = with_keys;
+    held_most = with_held;
     with_dooms = dooms;
-    const struct pool_memory memory = make_pool(slot_count / 2);
+    const struct pool_memory memory = make_pool(slot_count > 1 ? slot_count / 2 : 1);
     struct pool_block *blocks[THREADS];
     for (int i = 0; i < THREADS; i++) {
         blocks[i] = calloc(1, sizeof(*blocks[i]));
@@ -221,19 +224,20 @@ int main(void)
     steps = MACHINE_ALWAYS_FENCES ? 5000 : 20000;
     const struct {
         const char *name;
-        unsigned slots, keys;
+        unsigned slots, keys, held;
         bool dooms;
     } runs[] = {
-        {"two slots: every pin evicts or waits", 2, 16, false},
-        {"eight slots, with waiting", 8, 64, false},
-        {"sixty-four slots, eviction in batches", 64, 400, false},
-        {"eight slots, with slots doomed while pinned", 8, 24, true},
+        {"one slot, three keys", 1, 3, 1, false},
+        {"two slots: every pin evicts or waits", 2, 16, 1, false},
+        {"eight slots, with waiting", 8, 64, HELD, false},
+        {"sixty-four slots, eviction in batches", 64, 400, HELD, false},
+        {"eight slots, with slots doomed while pinned", 8, 24, HELD, true},
     };
     const unsigned n = sizeof(runs) / sizeof(runs[0]);
     printf("1..%u\n", n);
     for (unsigned i = 0; i < n; i++) {
         const unsigned before = atomic_load(&failures);
-        stress(runs[i].name, runs[i].slots, runs[i].keys, runs[i].dooms);
+        stress(runs[i].name, runs[i].slots, runs[i].keys, runs[i].held, runs[i].dooms);
         printf("%sok %u - %s\n", atomic_load(&failures) == before ? "" : "not ", i + 1,
                runs[i].name);
     }

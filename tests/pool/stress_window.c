@@ -3,46 +3,14 @@
  * Windows under threads: tiny pools, files that are cut, grown and replaced underneath, pins that
  * wander between threads, threads that come and go, fork at any moment.
  */
-#include "common.h"
+#include "stress.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <time.h>
-
-static struct sigaction ours; /* cmocka sets a SIGBUS handler of its own before each test */
-static _Atomic unsigned wrong;
-static _Atomic bool stop;
-
-static void begin(void)
-{
-    assert_int_equal(sigaction(SIGBUS, &ours, NULL), 0);
-    atomic_store(&wrong, 0);
-    atomic_store(&stop, false);
-}
-
-static void expect(bool truth)
-{
-    if (!truth)
-        atomic_fetch_add(&wrong, 1);
-}
-
-static void run_threads(unsigned count, void *(*function)(void *))
-{
-    pthread_t threads[16];
-    for (unsigned i = 0; i < count; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, function, (void *)(uintptr_t)(i + 1)),
-                         0);
-    for (unsigned i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
-    assert_int_equal(atomic_load(&wrong), 0);
-}
 
 enum { FILES = 4, FILE_PAGES = 32 };
 static struct mf_pool *pool;
 static struct mf_file *files[FILES];
-static unsigned rounds;
 
 static void open_all(uint32_t flags)
 {
@@ -87,10 +55,21 @@ static struct mf_window *exchange(struct mf_window *w)
     return other;
 }
 
+static void clear_shelf(void)
+{
+    struct mf_window *left = exchange(NULL);
+    expect(!left || mf_window_unpin(left) == 0);
+    free(left);
+}
+
+static bool tiny; /* a window that is left would keep much of the pool */
+
 static void *reader(void *argument)
 {
     unsigned seed = (unsigned)(uintptr_t)argument;
     for (unsigned i = 0; i < rounds; i++) {
+        if (tiny)
+            clear_shelf();
         const unsigned draw = (unsigned)rand_r(&seed), which = draw % FILES;
         const uint64_t length = 1 + (uint64_t)rand_r(&seed) % (draw % 7 ? 100 : 6 * page);
         const uint64_t offset = (uint64_t)rand_r(&seed) % (FILE_PAGES * page - length);
@@ -112,7 +91,8 @@ static void *reader(void *argument)
                 mf_file_forget(files[which]);
             break;
         default: {
-            const uint64_t deadline = draw % 3 ? MF_NOWAIT : mf_deadline_in(200000);
+            const uint64_t deadline =
+                draw % 3 ? MF_NOWAIT : mf_deadline_in(tiny ? 20000000 : 200000);
             const int err = mf_window_pin(files[which], offset, length, draw % 2 ? MF_MAY_COPY : 0,
                                           deadline, w);
             expect(!err || err == -EAGAIN || err == -ETIMEDOUT);
@@ -130,17 +110,17 @@ static void *reader(void *argument)
     return NULL;
 }
 
-static void pools_of_two_extents_serve_eight_threads(void **state)
+static void pools_of_two_extents_serve_sixteen_threads(void **state)
 {
     (void)state;
     begin();
     pool = make_pool(8 * page, 2, 2, 4 * page);
     open_all(0);
-    run_threads(8, reader);
-    struct mf_window *last = exchange(NULL);
-    if (last)
-        assert_int_equal(mf_window_unpin(last), 0);
-    free(last);
+    tiny = true;
+    run_threads(16, reader);
+    tiny = false;
+    clear_shelf();
+    assert_int_equal(atomic_load(&wrong), 0);
     close_all();
 }
 
@@ -151,10 +131,8 @@ static void larger_pools_evict_in_batches_beside_eight_threads(void **state)
     pool = make_pool(64 * page, 24, 3, 2 * page);
     open_all(0);
     run_threads(8, reader);
-    struct mf_window *last = exchange(NULL);
-    if (last)
-        assert_int_equal(mf_window_unpin(last), 0);
-    free(last);
+    clear_shelf();
+    assert_int_equal(atomic_load(&wrong), 0);
     close_all();
 }
 
@@ -239,7 +217,7 @@ static void files_may_be_cut_grown_and_punched_under_eight_readers(void **state)
     close_all();
 }
 
-/* CASES 26 */
+/* CASES 26: the first call of each thread. */
 static pthread_barrier_t gate;
 static void *first_call(void *argument)
 {
@@ -412,7 +390,7 @@ static void whoever_waits_for_ever_is_served_in_the_end(void **state)
     close_all();
 }
 
-/* CASES 38: others open and close files beside readers of hot windows. */
+/* CASES 30, 38: the same path opened and closed by all. */
 static void *opener(void *argument)
 {
     char name[32];
@@ -450,12 +428,14 @@ static void files_come_and_go_beside_each_other(void **state)
 static void *governor(void *argument)
 {
     (void)argument;
-    for (unsigned i = 0; i < rounds / 4; i++) {
+    uint64_t pins = 0; /* of those who are to notice */
+    for (unsigned i = 0; i < rounds / 4 || pins < rounds; i++) {
         const struct mf_pool_limits limits = {(8 + i % 48) * page, 2 + i % 20, 1 + i % 4};
         const int err = mf_pool_set_limits(pool, &limits);
         expect(err == 0 || err == -EBUSY);
         const struct mf_pool_stats stats = stats_of(pool);
         expect(stats.bytes_mapped <= 64 * page && stats.files_open <= 4);
+        pins = stats.hits + stats.misses + stats.copies;
         sched_yield();
     }
     atomic_store(&stop, true);
@@ -477,15 +457,10 @@ static void limits_may_change_beside_pinning_threads(void **state)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-    rounds = 300;
-#else
-    rounds = 2000;
-#endif
-    if (mf_fault_install() != 0 || sigaction(SIGBUS, NULL, &ours) != 0)
+    if (!prepare())
         return 9;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pools_of_two_extents_serve_eight_threads),
+        cmocka_unit_test(pools_of_two_extents_serve_sixteen_threads),
         cmocka_unit_test(larger_pools_evict_in_batches_beside_eight_threads),
         cmocka_unit_test(files_may_be_cut_grown_and_punched_under_eight_readers),
         cmocka_unit_test(nine_hundred_threads_start_at_once_and_end_with_pins_held),

@@ -2,8 +2,10 @@
 /* Windows where two promises meet: copies and budgets, ends of files, threads and files that end. */
 #include "common.h"
 
+#include <linux/loop.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
 
 static void end(struct mf_pool *pool, struct mf_file *file)
 {
@@ -79,6 +81,56 @@ static void what_the_kernel_does_not_map_is_copied_if_allowed(void **state)
         assert_true(w.flags & MF_WINDOW_COPY);
         assert_int_equal(mf_window_unpin(&w), 0);
     }
+    end(pool, file);
+}
+
+/* A loop device on a file; -1 where there is none to be had. */
+static int make_device(int backing, char *path, size_t room)
+{
+    const int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+    const int number = control < 0 ? -1 : ioctl(control, LOOP_CTL_GET_FREE);
+    if (control >= 0)
+        close(control);
+    snprintf(path, room, "/dev/loop%d", number);
+    const int device = number < 0 ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    if (device >= 0 && ioctl(device, LOOP_SET_FD, backing) == 0)
+        return device;
+    if (device >= 0)
+        close(device);
+    return -1;
+}
+
+/* CASES 20 */
+static void a_device_ends_where_it_ends(void **state)
+{
+    (void)state;
+    char path[32];
+    const int backing = open(make_bytes("disk", 4 * page, 1), O_RDWR | O_CLOEXEC);
+    const int device = make_device(backing, path, sizeof(path));
+    close(backing);
+    if (device < 0)
+        skip();
+    struct mf_pool *pool = make_pool(64 * page, 4, 4, 16 * page);
+    struct mf_file *file = NULL;
+    const int err = mf_file_open(pool, path, 0, &file);
+    struct mf_window w[3] = {{0}};
+    int results[3] = {1, 1, 1};
+    if (!err) {
+        results[0] = mf_window_pin(file, 0, 4 * page + 1, 0, MF_NOWAIT, &w[0]);
+        results[1] = mf_window_pin(file, 0, 4 * page, 0, MF_NOWAIT, &w[1]);
+        results[2] = mf_window_pin(file, page, 3 * page, MF_ZERO_END, MF_NOWAIT, &w[2]);
+    }
+    ioctl(device, LOOP_CLR_FD, 0); /* takes effect when nobody has it open any more */
+    close(device);
+    assert_int_equal(err, 0);
+    assert_int_equal(results[0], -ERANGE);
+    assert_int_equal(results[1], 0);
+    assert_int_equal(results[2], 0);
+    assert_bytes(w[1].data, 0, 4 * page, 1);
+    assert_bytes(w[2].data, page, 3 * page, 1);
+    assert_int_equal(((const char *)w[2].data)[3 * page], 0);
+    assert_int_equal(mf_window_unpin(&w[1]), 0);
+    assert_int_equal(mf_window_unpin(&w[2]), 0);
     end(pool, file);
 }
 
@@ -245,6 +297,7 @@ int main(void)
         cmocka_unit_test(an_empty_window_at_any_end_has_its_zero_byte),
         cmocka_unit_test(the_zero_byte_is_there_whatever_a_writer_has_put_after_the_end),
         cmocka_unit_test(what_the_kernel_does_not_map_is_copied_if_allowed),
+        cmocka_unit_test(a_device_ends_where_it_ends),
         cmocka_unit_test(a_struct_in_use_is_refused_whoever_pinned_it),
         cmocka_unit_test(a_window_outlives_its_closed_file_in_every_respect),
         cmocka_unit_test(copies_under_way_do_not_show_as_maps),

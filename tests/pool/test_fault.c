@@ -145,6 +145,58 @@ static void write_from_a_vanished_window_is_efault(void **state)
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
+/* CASES 12: nor does a copy depend on what becomes of the file. */
+static void a_copy_of_a_vanished_byte_can_be_read_and_written_from(void **state)
+{
+    (void)state;
+    use_our_handler();
+    struct mf_pool *pool = make_pool(64 * page, 16, 4, 16 * page);
+    const char *path = make_bytes("x", 1, 1);
+    struct mf_file *file = open_file(pool, path, MF_FILE_COPY);
+    struct mf_window w = {0}, local = {0};
+    int ends[2];
+    char byte = 0;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(mf_window_pin(file, 0, 1, 0, MF_NOWAIT, &w), 0);
+    assert_int_equal(mf_local_pin(file, 0, 1, &local), 0);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_bytes(w.data, 0, 1, 1);
+    assert_bytes(local.data, 0, 1, 1);
+    assert_int_equal(write(ends[1], w.data, 1), 1);
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    assert_bytes(&byte, 0, 1, 1);
+    assert_int_equal(mf_local_unpin(&local), 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    close(ends[0]);
+    close(ends[1]);
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+/* CASES 16: cut to nothing and written again, shorter, while it is pinned. */
+static void a_file_written_anew_in_place_shows_its_new_bytes_and_where_it_ends(void **state)
+{
+    (void)state;
+    use_our_handler();
+    struct mf_pool *pool = make_pool(64 * page, 16, 4, 16 * page);
+    struct mf_file *file = open_file(pool, make_bytes("anew", 4 * page, 1), 0);
+    struct mf_window head = {0}, tail = {0}, w = {0};
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &head), 0);
+    assert_int_equal(mf_window_pin(file, page, 3 * page, 0, MF_NOWAIT, &tail), 0);
+    make_bytes("anew", page, 2);
+    assert_bytes(head.data, 0, page, 2);
+    assert_int_equal(mf_window_check(&head), 0);
+    assert_true(all_zero(tail.data, 3 * page));
+    assert_int_equal(mf_window_unpin(&tail), -EIO);
+    assert_int_equal(mf_window_unpin(&head), -EIO); /* the same extent */
+    assert_int_equal(mf_window_pin(file, 0, page + 1, 0, MF_NOWAIT, &w), -ERANGE);
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w), 0);
+    assert_bytes(w.data, 0, page, 2);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 static void a_thousand_scattered_faults_cost_few_maps(void **state)
 {
     (void)state;
@@ -356,22 +408,6 @@ static int chain_main(const char *what)
     return called == 2 ? 0 : 7;
 }
 
-static int run_self(const char *what)
-{
-    char self[256];
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    assert_true(n > 0);
-    self[n] = 0;
-    const pid_t child = fork();
-    if (child == 0) {
-        execl(self, self, what, (char *)NULL);
-        _exit(99);
-    }
-    int status;
-    waitpid(child, &status, 0);
-    return status;
-}
-
 static void the_handler_that_was_there_is_called_as_the_kernel_would(void **state)
 {
     (void)state;
@@ -436,6 +472,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(reads_tell_the_truth_about_a_cut_file),
         cmocka_unit_test(a_copy_ends_at_the_exact_byte),
         cmocka_unit_test(write_from_a_vanished_window_is_efault),
+        cmocka_unit_test(a_copy_of_a_vanished_byte_can_be_read_and_written_from),
+        cmocka_unit_test(a_file_written_anew_in_place_shows_its_new_bytes_and_where_it_ends),
         cmocka_unit_test(a_thousand_scattered_faults_cost_few_maps),
         cmocka_unit_test(repairs_keep_the_budget_of_maps),
         cmocka_unit_test(a_writer_of_a_vanished_window_lives),

@@ -2,20 +2,26 @@
 /* Files of a pool: their descriptors, paths, locks and ends. */
 #include "common.h"
 
-/* CASES 16, 30 */
+#include <linux/magic.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+
+/* CASES 16, 17, 30 */
 static void a_replaced_file_keeps_its_old_windows_and_a_new_one_sees_the_new_file(void **state)
 {
     (void)state;
     struct mf_pool *pool = make_pool(16 * page, 4, 4, 4 * page);
     const char *path = make_bytes("replaced", 4 * page, 1);
     struct mf_file *a = open_file(pool, path, 0);
-    struct mf_window wa = {0}, wb = {0};
+    struct mf_window wa = {0}, wb = {0}, none = {0};
     assert_int_equal(mf_window_pin(a, 0, 4 * page, 0, MF_NOWAIT, &wa), 0);
     assert_int_equal(rename(make_bytes("new", 2 * page, 2), path), 0);
     struct mf_file *b = open_file(pool, path, 0);
     assert_int_equal(mf_window_pin(b, 0, 2 * page, 0, MF_NOWAIT, &wb), 0);
     assert_bytes(wa.data, 0, 4 * page, 1);
     assert_bytes(wb.data, 0, 2 * page, 2);
+    assert_int_equal(mf_window_pin(b, 2 * page, 1, 0, MF_NOWAIT, &none), -ERANGE);
     mf_file_close(a);
     assert_bytes(wa.data, 0, 4 * page, 1);
     assert_int_equal(stats_of(pool).maps, 2);
@@ -133,6 +139,38 @@ static void a_borrowed_descriptor_is_left_alone(void **state)
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
+/* CASES 27: two windows of one extent, given back in either order after file and descriptor. */
+static void windows_that_share_an_extent_go_in_any_order_after_their_file(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 1, 4 * page);
+    for (unsigned order = 0; order < 2; order++) {
+        const int fd = open(make_bytes("shared", 4 * page, 1), O_RDONLY | O_CLOEXEC);
+        struct mf_file *file, *next;
+        assert_int_equal(mf_file_from_fd(pool, fd, 0, &file), 0);
+        struct mf_window w[2] = {{0}}, v = {0};
+        assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w[0]), 0);
+        assert_int_equal(mf_window_pin(file, page, page, 0, MF_NOWAIT, &w[1]), 0);
+        assert_int_equal(stats_of(pool).maps, 1);
+        assert_int_equal(mf_file_close(file), 0);
+        close(fd);
+        assert_int_equal(mf_window_unpin(&w[order]), 0);
+        assert_int_equal(stats_of(pool).maps, 1);
+        assert_bytes(w[!order].data, !order * page, page, 1);
+        const int again = open(make_bytes("next", page, 2), O_RDONLY | O_CLOEXEC);
+        assert_int_equal(again, fd); /* the number is another file's now */
+        assert_int_equal(mf_file_from_fd(pool, again, 0, &next), 0);
+        assert_int_equal(mf_window_pin(next, 0, page, 0, MF_NOWAIT, &v), 0);
+        assert_int_equal(mf_window_unpin(&w[!order]), 0);
+        assert_int_equal(stats_of(pool).maps, 1);
+        assert_bytes(v.data, 0, page, 2);
+        assert_int_equal(mf_window_unpin(&v), 0);
+        assert_int_equal(mf_file_close(next), 0);
+        close(again);
+    }
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 static bool lock_is_held(const char *path)
 {
     const pid_t child = fork();
@@ -187,6 +225,107 @@ static void a_forgotten_file_holds_nothing(void **state)
     assert_int_equal(mapped_bytes(&lines), 0);
     assert_int_equal(stats_of(pool).bytes_mapped, 0);
     mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+/* CASES 33: a small file system, where the blocks of deleted files would be missed. */
+static int mount_small(void **state)
+{
+    (void)state;
+    return mkdir(path_of("small"), 0700);
+}
+
+static int unmount_small(void **state)
+{
+    (void)state;
+    umount2(path_of("small"), MNT_DETACH);
+    return rmdir(path_of("small"));
+}
+
+static uint64_t free_blocks(void)
+{
+    struct statfs fs = {0};
+    assert_int_equal(statfs(path_of("small"), &fs), 0);
+    return fs.f_bfree * (uint64_t)fs.f_bsize;
+}
+
+static void deleted_files_give_back_their_blocks_when_closed(void **state)
+{
+    (void)state;
+    enum { FILES = 50, PAGES = 64 };
+    if (mount("none", path_of("small"), "tmpfs", 0, "size=64m") != 0)
+        skip();
+    struct mf_pool *pool = make_pool(FILES * PAGES * page, FILES, 8, PAGES * page);
+    struct mf_file *files[FILES];
+    struct mf_window w = {0}, held = {0};
+    const uint64_t before = free_blocks();
+    for (unsigned i = 0; i < FILES; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "small/%u", i);
+        files[i] = open_file(pool, make_bytes(name, PAGES * page, i), 0);
+        assert_int_equal(mf_window_pin(files[i], 0, PAGES * page, 0, MF_NOWAIT, &w), 0);
+        assert_int_equal(mf_window_unpin(&w), 0);
+        if (i == 7)
+            assert_int_equal(mf_window_pin(files[i], 0, PAGES * page, 0, MF_NOWAIT, &held), 0);
+    }
+    for (unsigned i = 0; i < FILES; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "small/%u", i);
+        assert_int_equal(unlink(path_of(name)), 0);
+    }
+    assert_true(before - free_blocks() >= FILES * PAGES * page); /* idle extents hold them */
+    for (unsigned i = 0; i < FILES / 2; i++)
+        assert_int_equal(mf_file_forget(files[i]), 0);
+    /* Beside those forgotten whose descriptor is open. */
+    assert_true(before - free_blocks() <= (FILES / 2 + 8 + 1) * PAGES * page);
+    assert_int_equal(mf_file_close_many(files, FILES), 0);
+    assert_int_equal(before - free_blocks(), PAGES * page);
+    assert_bytes(held.data, 0, PAGES * page, 7);
+    assert_int_equal(mf_window_unpin(&held), 0);
+    assert_int_equal(free_blocks(), before);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+/* CASES 18: the file system is said to be another one. The library asks this function too. */
+static uint32_t said_to_be;
+
+int fstatfs(int fd, struct statfs *fs)
+{
+    const int result = (int)syscall(SYS_fstatfs, fd, fs);
+    if (said_to_be)
+        fs->f_type = (typeof(fs->f_type))said_to_be;
+    return result;
+}
+
+static void files_of_network_file_systems_are_copied_and_never_mapped(void **state)
+{
+    (void)state;
+    const uint32_t kinds[] = {NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC,  CIFS_SUPER_MAGIC,
+                              SMB2_SUPER_MAGIC, AFS_SUPER_MAGIC,  CODA_SUPER_MAGIC,
+                              V9FS_MAGIC,       CEPH_SUPER_MAGIC, OCFS2_SUPER_MAGIC};
+    struct mf_pool *pool = make_pool(64 * page, 16, 4, 4 * page);
+    const char *path = make_bytes("far", 40 * page, 1);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct mf_file *files[2];
+        said_to_be = kinds[i];
+        files[0] = open_file(pool, path, 0);
+        assert_int_equal(mf_file_from_fd(pool, fd, 0, &files[1]), 0);
+        said_to_be = 0;
+        for (unsigned k = 0; k < 4; k++) {
+            struct mf_window w = {0};
+            assert_int_equal(mf_window_pin(files[k % 2], 9, 2 * page, 0, MF_NOWAIT, &w), 0);
+            assert_true(w.flags & MF_WINDOW_COPY);
+            assert_bytes(w.data, 9, 2 * page, 1);
+            assert_int_equal(mf_window_unpin(&w), 0);
+            assert_int_equal(mf_local_pin(files[k % 2], 9, page, &w), 0);
+            assert_bytes(w.data, 9, page, 1);
+            assert_int_equal(mf_local_unpin(&w), 0);
+            assert_int_equal(stats_of(pool).maps, 0);
+        }
+        assert_int_equal(mf_file_close_many(files, 2), 0);
+    }
+    close(fd);
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
@@ -247,8 +386,12 @@ int main(void)
         cmocka_unit_test(descriptors_stay_within_the_limit_and_files_are_recognised),
         cmocka_unit_test(files_without_links_use_up_the_limit),
         cmocka_unit_test(a_borrowed_descriptor_is_left_alone),
+        cmocka_unit_test(windows_that_share_an_extent_go_in_any_order_after_their_file),
         cmocka_unit_test(borrowing_keeps_the_process_locks),
         cmocka_unit_test(a_forgotten_file_holds_nothing),
+        cmocka_unit_test_setup_teardown(deleted_files_give_back_their_blocks_when_closed,
+                                        mount_small, unmount_small),
+        cmocka_unit_test(files_of_network_file_systems_are_copied_and_never_mapped),
         cmocka_unit_test(a_path_is_found_again_after_the_directory_has_changed),
         cmocka_unit_test(files_of_several_pools_are_closed_in_one_call),
     };

@@ -2,7 +2,10 @@
 /* Limits: those of a pool, of all pools, and of the process. */
 #include "common.h"
 
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 /* CASES 21, 34: limits are hard, per pool, exact, and change at run time. */
 static void limits_hold_exactly_and_agree_with_proc(void **state)
@@ -240,6 +243,43 @@ static void a_thousand_hits_take_no_lock_and_map_nothing(void **state)
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
+/* The kernel kills whoever makes any system call but read, write and exit. */
+static void hit_a_thousand_times_without_the_kernel(void)
+{
+    struct mf_pool *pool = make_pool(64 * page, 16, 4, 4 * page);
+    struct mf_file *file = open_file(pool, make_bytes("hot", 16 * page, 1), 0);
+    struct mf_window w = {0};
+    char byte;
+    assert_int_equal(mf_fault_install(), 0);
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_int_equal(mf_window_pin(file, i * 4 * page, page, 0, MF_NOWAIT, &w), 0);
+        assert_int_equal(mf_window_unpin(&w), 0);
+        assert_int_equal(mf_local_pin(file, i * 4 * page, page, &w), 0);
+        assert_int_equal(mf_local_unpin(&w), 0);
+    }
+    assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT), 0);
+    unsigned wrong = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        const uint64_t at = i % 16 * page;
+        wrong += mf_window_pin(file, at, page, i % 2 ? MF_MAY_COPY : 0, MF_FOREVER, &w) != 0;
+        wrong += *(const unsigned char *)w.data != byte_at(at, 1);
+        wrong += mf_window_check(&w) != 0;
+        wrong += mf_window_unpin(&w) != 0;
+        wrong += mf_local_pin(file, at, page, &w) != 0;
+        wrong += mf_local_unpin(&w) != 0;
+        wrong += mf_read(file, at, &byte, 1, 0) != 1;
+    }
+    syscall(SYS_exit, wrong != 0);
+}
+
+static void a_thousand_hits_make_no_system_call(void **state)
+{
+    (void)state;
+    if (SANITIZED || emulated()) /* they make system calls of their own */
+        skip();
+    assert_int_equal(in_child(hit_a_thousand_times_without_the_kernel), 0);
+}
+
 static void sixty_four_pools_exist_and_no_more(void **state)
 {
     (void)state;
@@ -261,6 +301,7 @@ int main(void)
         cmocka_unit_test(out_of_kernel_maps_idle_extents_go_and_then_copies_serve),
         cmocka_unit_test(out_of_descriptors_the_pools_own_are_closed),
         cmocka_unit_test(a_thousand_hits_take_no_lock_and_map_nothing),
+        cmocka_unit_test(a_thousand_hits_make_no_system_call),
         cmocka_unit_test(sixty_four_pools_exist_and_no_more),
     };
     return cmocka_run_group_tests(tests, begin_directory, end_directory);
