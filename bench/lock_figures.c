@@ -6,13 +6,15 @@
 
 #include "bench.h"
 
-/* "1.4us(1377us)": the mail's way to write a mean and a maximum. */
+/* "1.4us(1377us)": the mail's way to write a mean and a maximum; from 10 ms on, in ms. */
 static void print_times(FILE *out, bool timed, double mean_ns, double max_ns)
 {
+    enum { LONG = 10000000 };
     char text[40];
     if (timed)
-        snprintf(text, sizeof(text), "%.*fus(%.0fus)", mean_ns < 1e5 ? 2 : 0, mean_ns / 1e3,
-                 max_ns / 1e3);
+        snprintf(text, sizeof(text), "%.*f%s(%.0f%s)", mean_ns < 1e5 ? 2 : 0,
+                 mean_ns / (mean_ns < LONG ? 1e3 : 1e6), mean_ns < LONG ? "us" : "ms",
+                 max_ns / (max_ns < LONG ? 1e3 : 1e6), max_ns < LONG ? "us" : "ms");
     fprintf(out, " %16s", timed ? text : "-");
 }
 

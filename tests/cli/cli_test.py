@@ -234,7 +234,7 @@ class Cli(unittest.TestCase):
             process = subprocess.Popen([MAPFOLD, "bench", "window.files", "--n", "20000", "--dir",
                                         self.directory], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while not os.listdir(self.directory):
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.01)
