@@ -23,6 +23,7 @@
 #include "bench.h"
 #include "cli/cli.h"
 #include "in_child.h"
+#include "kmap_kernel.h"
 #include "kmap_system.h"
 
 enum { SEED = 2002, SLOTS = 128, SLOTS_MAX = 4096, CROWD = 4, CALL_BATCH = 64, START_MS = 100 };
@@ -418,6 +419,8 @@ static int run(struct bench *bench)
         if (fds[i] >= 0)
             close(fds[i]);
     }
+    if (status == CLI_OK && !bench->quick && !bench->part)
+        status = kmap_kernel_run(bench);
     return status;
 }
 
@@ -518,6 +521,7 @@ static void print(const struct bench *bench, FILE *out)
         }
     }
     print_asked(bench, out);
+    kmap_kernel_print(out);
 }
 
 static void plot(const struct bench *bench, FILE *script)
