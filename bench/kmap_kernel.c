@@ -11,7 +11,10 @@
 
 #include "cli/cli.h"
 
-enum { ROWS = 64 };
+enum {
+    ROWS = 64,
+    NO_QEMU = 3, /* exit status of rows.py */
+};
 
 static json_t *rows[ROWS];
 static size_t row_count;
@@ -54,14 +57,10 @@ int kmap_kernel_run(const struct bench *bench)
         missing = "an installed mapfold does not have them: run it from its source tree";
         return CLI_OK;
     }
-    if (system("command -v qemu-system-i386 >/dev/null 2>&1") != 0) {
-        missing = "qemu-system-i386 is not installed (package qemu-system-x86)";
-        return CLI_OK;
-    }
     bench_progress(bench, "booting the 32-bit kernel");
     snprintf(command, sizeof(command), "'%s'", path);
     fflush(stdout);
-    FILE *script = popen(command, "re");
+    FILE *script = popen(command, "re"); /* NOLINT(cert-env33-c): a path of our own, quoted */
     if (!script) {
         cli_error("kmap_lock: %s cannot be started: %s", path, strerror(errno));
         return CLI_FAILURE;
@@ -71,7 +70,12 @@ int kmap_kernel_run(const struct bench *bench)
     while (getline(&line, &size, script) > 0)
         sound = keep(bench, line) && sound;
     free(line);
-    if (pclose(script) != 0 || !sound) {
+    const int status = pclose(script);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_QEMU) {
+        missing = "qemu-system-i386 is not installed (package qemu-system-x86)";
+        return CLI_OK;
+    }
+    if (status != 0 || !sound) {
         cli_error("kmap_lock: %s failed: run it alone to see why", path);
         return CLI_FAILURE;
     }

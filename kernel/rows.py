@@ -4,11 +4,13 @@
 
 usage: kernel/rows.py [CPUS]      16 processors without a number
 
-Figures are counts for one map and its unmap, never times. Exit status 1 if a boot went wrong.
+Figures are counts for one map and its unmap, never times. Exit status 1 if a boot went wrong,
+3 if qemu-system-i386 is not installed.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -50,6 +52,8 @@ def main(arguments):
     if len(arguments) > 1 or not all(word.isdigit() for word in arguments):
         print(__doc__.split("\n\n")[1], file=sys.stderr)
         return 2
+    if not shutil.which("qemu-system-i386"):
+        return 3
     cpus = arguments[0] if arguments else "16"
     booted = {}
     for part, words, members in BOOTS:
