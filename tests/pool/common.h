@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -22,6 +21,8 @@
 #include <cmocka.h>
 
 #include <mapfold/window.h>
+
+#include "../directory.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -41,38 +42,19 @@ static inline bool emulated(void)
     return getenv("MESON_EXE_WRAPPER") != NULL;
 }
 
-static char directory[64];
 static uint64_t page;
 
 static inline int begin_directory(void **state)
 {
     (void)state;
     page = (uint64_t)sysconf(_SC_PAGESIZE);
-    strcpy(directory, "/tmp/mapfold-test-XXXXXX");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static inline int remove_one(const char *path, const struct stat *st, int kind, struct FTW *where)
-{
-    (void)st;
-    (void)kind;
-    (void)where;
-    return remove(path);
+    return directory_make("test");
 }
 
 static inline int end_directory(void **state)
 {
     (void)state;
-    return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-static inline const char *path_of(const char *name)
-{
-    static _Thread_local char paths[4][128];
-    static _Thread_local unsigned turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
-    return path;
+    return directory_remove();
 }
 
 /* The byte of every test file at an offset; never 0. */

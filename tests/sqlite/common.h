@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -22,13 +21,13 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
+#include "../directory.h"
+
 /* The extension, linked with this program instead of loaded. */
 int sqlite3_mapfoldsqlite_init(sqlite3 *db, char **error, const void *api);
 
 /* For databases whose pages are to be fetched; a budget may follow. */
 #define FETCHING "vfs=mapfold&mapfold_faults=1&mapfold_budget="
-
-static char directory[64];
 
 static inline void use_extension(void)
 {
@@ -42,34 +41,16 @@ static inline void use_extension(void)
 static inline int begin_directory(void **state)
 {
     (void)state;
-    strcpy(directory, "/tmp/mapfold-sqlite-XXXXXX");
-    if (!mkdtemp(directory))
+    if (directory_make("sqlite"))
         return -1;
     use_extension();
     return 0;
 }
 
-static inline int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
 static inline int end_directory(void **state)
 {
     (void)state;
-    return nftw(directory, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-static inline const char *path_of(const char *name)
-{
-    static _Thread_local char paths[4][128];
-    static _Thread_local unsigned turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
-    return path;
+    return directory_remove();
 }
 
 /* NULL where it cannot be opened; *result (may be NULL): why. */

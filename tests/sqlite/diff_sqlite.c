@@ -10,7 +10,6 @@
  * usage: diff_sqlite [SEED [STEPS]]
  */
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -21,6 +20,8 @@
 #include <unistd.h>
 
 #include <sqlite3.h>
+
+#include "../directory.h"
 
 int sqlite3_mapfoldsqlite_init(sqlite3 *db, char **error, const void *api);
 
@@ -35,7 +36,6 @@ struct side {
     unsigned long long fetched;
 };
 
-static char directory[] = "/tmp/mapfold-sqldiff-XXXXXX";
 static uint64_t seed, state;
 static bool spills;
 static unsigned long step;
@@ -420,14 +420,6 @@ static void one_step(void)
     }
 }
 
-static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
 int main(int argc, char **argv)
 {
     sqlite3 *db;
@@ -436,7 +428,7 @@ int main(int argc, char **argv)
     const unsigned long steps = argc > 2 ? strtoul(argv[2], NULL, 10) : 5000;
     state = seed;
     sqlite3_auto_extension((void (*)(void))sqlite3_mapfoldsqlite_init);
-    if (!mkdtemp(directory) || sqlite3_open(":memory:", &db) != SQLITE_OK)
+    if (directory_make("sqldiff") || sqlite3_open(":memory:", &db) != SQLITE_OK)
         give_up("cannot begin");
     sqlite3_close(db);
     sides[0].parameters = "";
@@ -455,5 +447,5 @@ int main(int argc, char **argv)
     if (sides[1].fetched == 0)
         give_up("nothing was fetched");
     printf("ok 1 - the same rows and files\n1..1\n");
-    return nftw(directory, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    return directory_remove();
 }
