@@ -152,8 +152,8 @@ static error_t check_options(const struct bench *bench, struct argp_state *state
             known = chosen && has_system(workloads[i], *wanted);
         }
         if (!known) {
-            wrong(state, "%s has no system '%s'",
-                  bench->workload ? bench->workload->name : "no workload", *wanted);
+            wrong(state, "%s has no system '%s'; --help lists them",
+                  bench->workload ? bench->workload->name : "this command", *wanted);
             return EINVAL;
         }
     }

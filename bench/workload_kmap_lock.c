@@ -405,7 +405,7 @@ static int run(struct bench *bench)
         if (*n < 4 * KMAP_WORKERS || *n > 1 << 15) {
             cli_error("kmap_lock: --n are slots, from %d to %d, not %" PRIu64, 4 * KMAP_WORKERS,
                       1 << 15, *n);
-            return CLI_FAILURE;
+            return CLI_USAGE;
         }
     }
     for (unsigned i = 0; i < KMAP_WORKERS; i++)

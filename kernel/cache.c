@@ -159,7 +159,7 @@ const uint32_t *cache_get(uint32_t index, bool local)
         }
         struct place *place = &places[entry - 1];
         const uint32_t *words = local ? kmap_local(place->page) : kmap(place->page);
-        machine_barrier_light(); /* pairs with the heavy one in take_from */
+        machine_barrier_light(); /* pairs with the heavy one in evict_locked */
         if (atomic_load_explicit(&entries[index], memory_order_acquire) == entry) {
             if (!atomic_load_explicit(&place->recent, memory_order_relaxed))
                 atomic_store_explicit(&place->recent, 1, memory_order_relaxed);

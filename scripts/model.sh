@@ -59,6 +59,7 @@ check pin EVICT NO_IDENTITY 1 'a pin that does not check the key gets another pa
 check pin EVICT FLAG_FIRST 1 'an unpin that looks for waiters before it counts wakes nobody'
 check pin EVICT SUM_SHORT 1 'a thread that is not summed loses its pins'
 check pin DOOM NO_BARRIER 1 'without any membarrier a pinned slot is retired, or never'
+check pin DOOM NO_CLOSE_BARRIER 1 'without the membarrier after dooming a pinned slot is retired'
 check pin DOOM NO_REAP_BARRIER 1 'an unpin that retires without a membarrier of its own is too early'
 check sum ALL '' 0 'whoever has a slot pinned never counts none'
 check sum ALL PINS_FIRST 1 'counting pins before unpins misses one'

@@ -170,8 +170,9 @@ MF_PUBLIC int64_t mf_file_size(struct mf_file *file);
 /* Flags of mf_window_pin. */
 enum {
     MF_WRITE = 1u << 0,      /* mf_window_data_mut gives a pointer to write through */
-    MF_MAY_COPY = 1u << 1,   /* a private copy will do: taken for the first touches of a small file
-                                  (one; three where another extent would have to go), and where the kernel refuses to map */
+    MF_MAY_COPY = 1u << 1,   /* a private copy will do: taken for the first touch of a small file
+                                  (one; three where another extent would have to go), and where
+                                  the kernel refuses to map; never with MF_WRITE */
     MF_ZERO_END = 1u << 2,   /* where the piece ends at the end of the file, data[length] can be
                                   read and is 0 when pinned (by a private copy if need be); who
                                   writes through another mapping can still change it */
@@ -207,10 +208,10 @@ MF_PUBLIC uint64_t mf_deadline_in(uint64_t nanoseconds);
  * 0;
  * -ERANGE    ends past the end of the file as last seen (seen again before it is refused)
  * -E2BIG     the pages it touches are more than the pool's bytes (or 2^24 of its extents)
- * -EAGAIN    MF_IF_MAPPED, and it is not; or MF_NOWAIT, and everything is pinned, or others wait for
- *            what is not; or the file is not mapped (MF_FILE_COPY) and what is pinned leaves no
- *            room: copies never wait; or the kernel refuses membarrier(2), without which nothing can
- *            be evicted
+ * -EAGAIN    MF_IF_MAPPED, and it is not mapped, or is being evicted or replaced at this moment; or
+ *            MF_NOWAIT, and everything is pinned, or others wait for what is not; or a private copy
+ *            has to serve (MF_FILE_COPY, MF_ZERO_END) and what is pinned leaves no room: copies
+ *            never wait; or the kernel refuses membarrier(2), without which nothing can be evicted
  * -ETIMEDOUT the deadline came, and everything is pinned
  * -EINVAL    unknown flag, w still pinned, or offset + length beyond 2^63 - 1
  * -EACCES    MF_WRITE on a file opened without MF_FILE_WRITE

@@ -108,6 +108,13 @@ static error_t parse_stats(const char *file, struct argp_state *state)
         argp_error(state, "--stats: '%s' is too long a name, or has a comma", file);
         return EINVAL;
     }
+    /* At its exit, where the drop-in writes, nobody can be told any more. */
+    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd < 0) {
+        argp_error(state, "--stats: cannot write to %s: %s", path, strerror(errno));
+        return EINVAL;
+    }
+    close(fd);
     return word_add(words, "stats", path) ? 0 : ENOMEM;
 }
 
@@ -265,6 +272,7 @@ int run_command(int argc, char **argv)
         return CLI_FAILURE;
     }
     execvp(command[0], command);
-    cli_error("cannot run %s: %s", command[0], strerror(errno));
+    cli_error("cannot run %s: %s%s", command[0], strerror(errno),
+              errno == ENOENT && !strchr(command[0], '/') ? "; it is in no directory of PATH" : "");
     return CLI_FAILURE;
 }

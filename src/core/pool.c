@@ -63,9 +63,7 @@ void pool_unpin_common(struct pool *pool, struct pool_block *block, uint32_t slo
     lock(pool);
     struct pool_counter *counter = block ? counter_grow(pool, block, slot) : NULL;
     if (counter)
-        atomic_store_explicit(&counter->unpins,
-                              atomic_load_explicit(&counter->unpins, memory_order_relaxed) + 1,
-                              memory_order_release);
+        pool_count_unpin(counter);
     else
         count_common_locked(pool, slot, false);
     unlock(pool);

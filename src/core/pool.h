@@ -216,8 +216,8 @@ static inline void pool_settle(struct pool_block *block)
 }
 
 /*
- * Dooms slots: those in use go with their last unpin, the others now. Only slots whose life is the
- * one given (pool_life when they were pinned or installed) are touched. One barrier for all.
+ * Dooms slots: those in use go with their last unpin, the others now. Only slots whose generation is
+ * the one given (pool_generation when they were pinned or installed) are touched. One barrier for all.
  */
 struct pool_victim {
     uint32_t slot;
@@ -296,8 +296,8 @@ static inline bool pool_is_awaited(const struct pool *pool, uint32_t slot)
 
 /*
  * Notes that an unpin is in progress; the counter for pool_count_unpin, or NULL (and nothing noted)
- * if the thread has none. Also turns the note of a pin of the same slot into that of its unpin, by the one store of
- * pool_note_set: both leave the child the same sum.
+ * if the thread has none. Also turns the note of a pin of the same slot into that of its unpin, by
+ * the one store of pool_note_set: both leave the child the same sum.
  */
 /* NOLINTNEXTLINE(readability-non-const-parameter): kept, to be written through */
 static inline struct pool_counter *pool_unpin_note(struct pool_block *block, uint32_t slot,

@@ -24,13 +24,13 @@ static void sum_side(struct pool *pool, const uint32_t *slots, uint32_t count, u
                 continue;
             chunk += slots[i] % POOL_CHUNK;
             /* acquire: orders all reads of unpins before those of pins, and the slot's reuse after
-             * what the last user did with it (pairs with the release in pool_unpin) */
+             * what the last user did with it (pairs with the release in pool_count_unpin) */
             total[i] +=
                 atomic_load_explicit(pins ? &chunk->pins : &chunk->unpins, memory_order_acquire);
         }
 }
 
-/* All unpins before any pins: see the top of the file. Lock-free. count <= POOL_STRIDE. */
+/* All unpins before any pins: see the top of pool.c. Lock-free. count <= POOL_STRIDE. */
 static void sums(struct pool *pool, const uint32_t *slots, uint32_t count, struct sums *sum)
 {
     __builtin_memset(sum, 0, sizeof(*sum));
@@ -79,7 +79,7 @@ static void reap_unless_pinned(struct pool *pool, uint32_t slot, uint32_t doomed
 
 /*
  * Retires a doomed slot with its last unpin. The barrier is not for this thread, but for a pin that
- * saw LIVE before another thread doomed the slot: pairs with the light one in pool_hit. Where it
+ * saw LIVE before another thread doomed the slot: pairs with the light one in pool_try. Where it
  * cannot be had, the slot is left to the evictor.
  */
 void pool_reap(struct pool *pool, uint32_t slot, bool evictor)
@@ -170,7 +170,7 @@ static int evict(struct pool *pool, uint32_t used, bool thorough)
     count = advance(pool, count, POOL_LIVE, POOL_CLOSED);
     if (!count)
         return 0;
-    if (!machine_barrier_heavy()) { /* pairs with the light one in pool_hit */
+    if (!machine_barrier_heavy()) { /* pairs with the light one in pool_try */
         advance(pool, count, POOL_CLOSED, POOL_LIVE);
         return -1;
     }
@@ -251,7 +251,7 @@ void pool_doom(struct pool *pool, const struct pool_victim *victims, uint32_t co
         unlock(pool);
     }
     if (!count ||
-        !machine_barrier_heavy()) /* pairs with the light one in pool_hit, and of unpins */
+        !machine_barrier_heavy()) /* pairs with the light one in pool_try, and of unpins */
         return;
     for (uint32_t i = 0; i < count; i++)
         reap_unless_pinned(pool, victims[i].slot, victims[i].generation << 3 | POOL_DOOMED, false);

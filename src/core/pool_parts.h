@@ -36,7 +36,7 @@ static inline uint32_t state_of(const struct pool *pool, uint32_t slot)
     return pool_life_state(life_of(pool, slot));
 }
 
-/* release: pairs with the acquire of life in pool_hit; the slot is complete before it is LIVE */
+/* release: pairs with the acquire of life in pool_try; the slot is complete before it is LIVE */
 static inline void set_state_locked(struct pool *pool, uint32_t slot, enum pool_state state)
 {
     const uint32_t life = life_of(pool, slot);
@@ -69,7 +69,8 @@ static inline void hash_locked(struct pool *pool, uint32_t slot, struct pool_key
     atomic_store_explicit(&s->index, key.index, memory_order_relaxed);
     atomic_store_explicit(&s->next, atomic_load_explicit(bucket, memory_order_relaxed),
                           memory_order_relaxed);
-    atomic_store_explicit(bucket, slot, memory_order_release); /* pairs with acquire in pool_hit */
+    atomic_store_explicit(bucket, slot,
+                          memory_order_release); /* pairs with acquire in pool_first */
 }
 
 static inline void unhash_locked(struct pool *pool, uint32_t slot)

@@ -185,8 +185,7 @@ int mf_fault_handle(int signal, void *info, void *context)
         return 0;
     const int saved = errno;
     atomic_store_explicit(&fault_ready, true, memory_order_release);
-    /* seq_cst: pairs with the registry's in mf_pool_destroy: it waits for us, or we miss the pool
-     */
+    /* seq_cst: pairs with registry_remove's: it waits for us, or we miss the pool */
     atomic_fetch_add_explicit(&fault_handlers, 1, memory_order_seq_cst);
     const bool done = handle(info, context);
     atomic_fetch_sub_explicit(&fault_handlers, 1, memory_order_release);

@@ -186,7 +186,6 @@ static int take_copy_locked(struct mf_pool *pool, size_t bytes)
         return -EAGAIN;
     }
     pool->copied += bytes;
-    pool->copies++;
     if (thread_self) {
         thread_self->copying = bytes;
         thread_self->copying_in = pool;
@@ -256,6 +255,7 @@ static int pin_copy(struct mf_file *file, uint64_t offset, size_t length, uint32
     w->opaque[IN_SLOT] = ANY_SLOT;
     w->opaque[IN_FILE] = (uintptr_t)file;
     window_own(w, false);
+    pool->copies++;
     settle_copy();
     pthread_mutex_unlock(&pool->files_lock);
     return 0;
@@ -321,6 +321,11 @@ static int pin_if_mapped(struct mf_file *file, uint64_t offset, size_t length, u
     if (err || !block)
         return err ? err : -EAGAIN;
     pool_mark(block, &w->opaque[WINDOW_TOKEN]);
+    /* A new thread has no counters there yet, and the hit makes none. */
+    const uint32_t held = pool_walk(&pool->core, pool_first(&pool->core, piece.key), piece.key);
+    if (held == POOL_NONE ||
+        (!pool_counter(block, held) && !pool_counter_ready(&pool->core, block, held)))
+        return -EAGAIN;
     const uint32_t slot = pool_hit(&pool->core, block, piece.key);
     if (slot == POOL_NONE)
         return -EAGAIN;
@@ -343,7 +348,8 @@ static int pin_mapped(struct mf_file *file, uint64_t offset, size_t length, uint
     int err = piece_locate(file, offset, length, flags & MF_WRITE, &piece);
     if (err)
         return err;
-    const bool may_copy = flags & MF_MAY_COPY;
+    /* Never what is written through: that is the file, or nothing. */
+    const bool may_copy = (flags & (MF_MAY_COPY | MF_WRITE)) == MF_MAY_COPY;
     if (may_copy && is_cold(file, &piece)) {
         err = pin_copy(file, offset, length, flags, w);
         if (err != -EAGAIN && err != -E2BIG && err != -ENOMEM)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Windows and local windows, as their user meets them. */
+#include <pthread.h>
+
 #include "common.h"
 
 static void any_piece_of_any_length_is_contiguous(void **state)
@@ -204,6 +206,25 @@ static void what_is_written_through_a_window_is_in_the_file(void **state)
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
+static void what_is_to_be_written_is_never_a_copy(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 4, 4 * page);
+    struct mf_file *file = open_file(pool, make_bytes("cold-writer", page, 1), MF_FILE_WRITE);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(file, 0, page, MF_WRITE | MF_MAY_COPY, MF_NOWAIT, &w), 0);
+    assert_false(w.flags & MF_WINDOW_COPY);
+    memcpy(mf_window_data_mut(&w), "writer", 6);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    char bytes[6];
+    const int fd = open(path_of("cold-writer"), O_RDONLY);
+    assert_int_equal(pread(fd, bytes, 6, 0), 6);
+    assert_memory_equal(bytes, "writer", 6);
+    close(fd);
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 /* CASES 20, 55 */
 static void one_zero_byte_can_be_read_after_the_end(void **state)
 {
@@ -355,6 +376,30 @@ static void a_debug_pool_is_one_in_the_child_too(void **state)
     assert_int_equal(mf_pool_destroy(debug_pool), 0);
 }
 
+static void *pin_if_mapped(void *file)
+{
+    struct mf_window w = {0};
+    const int err = mf_window_pin(file, 0, page, MF_IF_MAPPED, MF_NOWAIT, &w);
+    return (void *)(intptr_t)(err ? err : mf_window_unpin(&w));
+}
+
+static void a_new_thread_finds_what_is_mapped(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 4, 4 * page);
+    struct mf_file *file = open_file(pool, make_bytes("new-thread", 4 * page, 1), 0);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w), 0);
+    pthread_t thread;
+    void *err;
+    assert_int_equal(pthread_create(&thread, NULL, pin_if_mapped, file), 0);
+    assert_int_equal(pthread_join(thread, &err), 0);
+    assert_null(err);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 static void asked_for_what_is_mapped_pin_maps_and_copies_nothing(void **state)
 {
     (void)state;
@@ -397,6 +442,7 @@ int main(void)
         cmocka_unit_test(when_all_is_pinned_the_caller_is_told_and_the_next_try_works),
         cmocka_unit_test(growth_neither_moves_nor_waits_for_a_pinned_window),
         cmocka_unit_test(what_is_written_through_a_window_is_in_the_file),
+        cmocka_unit_test(what_is_to_be_written_is_never_a_copy),
         cmocka_unit_test(one_zero_byte_can_be_read_after_the_end),
         cmocka_unit_test(a_small_file_is_copied_at_first_touch_and_mapped_at_the_second),
         cmocka_unit_test(a_file_that_must_not_be_mapped_is_copied),
@@ -404,6 +450,7 @@ int main(void)
         cmocka_unit_test(local_windows_nest_and_never_wait),
         cmocka_unit_test(a_debug_pool_unmaps_at_once),
         cmocka_unit_test(a_debug_pool_is_one_in_the_child_too),
+        cmocka_unit_test(a_new_thread_finds_what_is_mapped),
         cmocka_unit_test(asked_for_what_is_mapped_pin_maps_and_copies_nothing),
     };
     return cmocka_run_group_tests(tests, begin_directory, end_directory);

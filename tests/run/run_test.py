@@ -121,6 +121,11 @@ class Run(unittest.TestCase):
         self.assertTrue(all(len(line) <= 100 for line in lines))
         self.assertGreater(sum(int(line.split()[1]) for line in lines if "carved" in line), 0)
 
+    def test_a_file_that_the_report_cannot_go_to_is_refused_at_once(self):
+        run = folded("true", options=["--stats=/nonexistent/report"])
+        self.assertEqual((run.returncode, run.stdout), (2, ""))
+        self.assertIn("cannot write to /nonexistent/report: No such file or directory", run.stderr)
+
     def test_off_folds_nothing(self):
         run = folded(sys.executable, "-c", PYTHON, self.file, options=["--off", "--stats"])
         self.assertEqual(run.returncode, 0)
