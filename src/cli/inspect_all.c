@@ -162,7 +162,7 @@ static bool print_json(const struct row *row)
     const int failed = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
     putchar('\n');
     json_decref(object);
-    return failed == 0;
+    return failed == 0 || ferror(stdout); /* which cli_finish tells */
 }
 
 int inspect_all(const struct inspect_options *options)

@@ -141,7 +141,8 @@ static bool file_add(struct inspection *inspection, const struct map_line *line,
     }
     struct map_file file = {.inode = line->inode, .major = line->major, .minor = line->minor};
     size_t length = line->name_length;
-    memcpy(scratch, line->name, length);
+    if (length > 0) /* else the name may be NULL */
+        memcpy(scratch, line->name, length);
     file.kind = (uint8_t)kind_of(scratch, length);
     if (file.kind == KIND_FILE)
         file_resolve(inspection, line, &file, scratch, &length);

@@ -155,5 +155,5 @@ int inspection_print_json(const struct inspection *inspection)
     const int failed = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
     putchar('\n');
     json_decref(object);
-    return failed ? -ENOMEM : 0;
+    return failed && !ferror(stdout) ? -ENOMEM : 0; /* cli_finish tells the other */
 }

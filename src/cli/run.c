@@ -71,15 +71,14 @@ static bool word_add(struct words *words, const char *name, const char *value)
     return true;
 }
 
-/* A number of bytes, with K, M or G behind it or without. */
-static bool bytes_read(const char *text, unsigned long long *bytes)
+/* A number, with one of the units (of "KMG") behind it or without. */
+static bool number_read(const char *text, const char *units, unsigned long long *bytes)
 {
     char *end;
     errno = 0;
     *bytes = strtoull(text, &end, 10);
     if (errno != 0 || end == text || *text == '-')
         return false;
-    static const char units[] = "KMG";
     const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
     if (unit != NULL) {
         const unsigned shift = 10 * (unsigned)(unit - units + 1);
@@ -96,6 +95,10 @@ static error_t parse_stats(const char *file, struct argp_state *state)
     struct words *words = state->input;
     if (file == NULL)
         return word_add(words, "stats", NULL) ? 0 : ENOMEM;
+    if (file[0] == '\0') {
+        argp_error(state, "--stats: the name of its file is empty");
+        return EINVAL;
+    }
     /* Programs change their directory. */
     char path[4096] = "";
     if (file[0] != '/' && getcwd(path, sizeof(path)) == NULL) {
@@ -119,11 +122,11 @@ static error_t parse_stats(const char *file, struct argp_state *state)
 }
 
 static error_t parse_number(const char *name, const char *text, unsigned long long least,
-                            unsigned long long most, struct argp_state *state)
+                            unsigned long long most, const char *units, struct argp_state *state)
 {
     char value[24];
     unsigned long long number;
-    if (!bytes_read(text, &number) || number < least || number > most) {
+    if (!number_read(text, units, &number) || number < least || number > most) {
         argp_error(state, "--%s: '%s' is no number from %llu to %llu", name, text, least, most);
         return EINVAL;
     }
@@ -147,11 +150,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_ANY_FS:
         return word_add(state->input, "any-fs", NULL) ? 0 : ENOMEM;
     case KEY_PROMOTE:
-        return parse_number("promote", arg, 1, 1 << 20, state);
+        return parse_number("promote", arg, 1, 1 << 20, "", state);
     case KEY_LINGER:
-        return parse_number("linger", arg, 0, UINT32_MAX, state);
+        return parse_number("linger", arg, 0, UINT32_MAX, "", state);
     case KEY_MAX_COPY:
-        return parse_number("max-copy", arg, 0, UINT64_MAX / 4, state);
+        return parse_number("max-copy", arg, 0, UINT64_MAX / 4, "KMG", state);
     case ARGP_KEY_ARG:
         ((struct words *)state->input)->program = state->next - 1;
         state->next = state->argc; /* the rest is the program's */

@@ -73,7 +73,7 @@ static bool same(const struct class *class, const struct request *request)
            class->shared == shared && class->writable == request->writable;
 }
 
-struct class *class_find(const struct request *request)
+static struct class *class_find(const struct request *request)
 {
     for (uint32_t next = *chain_of_request(request); next != 0;) {
         struct class *class = class_of(next - 1);

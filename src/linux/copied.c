@@ -334,7 +334,8 @@ void copy_refresh(uintptr_t start, uintptr_t end)
     while (start < end && mf_space_find(extent->live, start, &area) == 0) {
         const uintptr_t to = area.start + area.length < end ? area.start + area.length : end;
         const struct class *class = class_of(tag_class(area.tag));
-        if ((extent->protection & PROT_WRITE) && !(area.tag & CHANGED_MASK))
+        if ((extent->protection & PROT_WRITE) &&
+            !(area.tag & (CHANGED_PROTECTION | CHANGED_FOR_GOOD)))
             refill(class, start, to - start, start + area.delta);
         start = to;
     }

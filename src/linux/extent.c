@@ -59,25 +59,25 @@ struct extent *extent_at_or_above(uintptr_t address)
     return position < layer.extents ? layer.sorted[position] : NULL;
 }
 
-bool layer_touches(uintptr_t start, uintptr_t end)
+static bool touches_any(uintptr_t start, uintptr_t end, bool copies_only)
 {
     for (size_t i = 0; i < MAX_EXTENTS; i++) {
         const struct extent *extent = &layer.records[i];
-        if (extent->length != 0 && extent->start < end && start < extent_end(extent))
+        if (extent->length != 0 && (!copies_only || extent->class == NO_CLASS) &&
+            extent->start < end && start < extent_end(extent))
             return true;
     }
     return false;
 }
 
+bool layer_touches(uintptr_t start, uintptr_t end)
+{
+    return touches_any(start, end, false);
+}
+
 bool layer_touches_copies(uintptr_t start, uintptr_t end)
 {
-    for (size_t i = 0; i < MAX_EXTENTS; i++) {
-        const struct extent *extent = &layer.records[i];
-        if (extent->length != 0 && extent->class == NO_CLASS && extent->start < end &&
-            start < extent_end(extent))
-            return true;
-    }
-    return false;
+    return touches_any(start, end, true);
 }
 
 /* A quarter of the address space that a process has here is what extents may take in all. */
@@ -318,7 +318,7 @@ int extent_release(struct extent *extent, uintptr_t start, uintptr_t end)
         if (tag_state(&area) == STATE_LIVE)
             result = area_release(extent, &area);
         else if (tag_state(&area) == STATE_FOREIGN)
-            result = (int)sys_munmap(area.start, area.length);
+            result = (int)kernel_unmap(area.start, area.length);
         if (result != 0)
             return result;
     }
@@ -551,6 +551,7 @@ int extents_dissolve(void)
             layer.idle--;
         extent_destroy(extent);
     }
+    layer.stats.live_pieces = 0;
     return 0;
 }
 

@@ -187,6 +187,13 @@ bool spare_refuses(void);
 /* extent.c: the address ranges */
 long extent_map(size_t length, int protection, int flags, int fd);
 struct extent *extent_at_or_above(uintptr_t address); /* the first that ends above address */
+
+static inline bool range_touches(uintptr_t start, uintptr_t end)
+{
+    const struct extent *extent = extent_at_or_above(start);
+    return extent != NULL && extent->start < end;
+}
+
 uint32_t extents_below(uintptr_t address);
 struct extent *extent_add(uintptr_t start, size_t length);
 void extent_destroy(struct extent *extent);
@@ -249,7 +256,6 @@ long copy_grow(uintptr_t start, size_t old_length, size_t new_length);
 /* class.c */
 struct class *class_of(uint32_t id);
 struct class *class_get(const struct request *request);
-struct class *class_find(const struct request *request);
 void class_put(struct class *class); /* gives it up if nothing holds it */
 int class_carve(struct class *class, const struct request *request, uintptr_t *address,
                 enum mf_pass_reason *reason);

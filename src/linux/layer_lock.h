@@ -12,12 +12,14 @@
  *   0                  nobody was inside: the tables are whole.
  *   the caller itself  fork was called in a signal handler that interrupted a call of the same
  *                      thread; that call will go on in the child, too. The caller must be the
- * thread that forked, which is the child's first one (its thread id is the process id), since a
- * later thread may have got the thread pointer of a dead one. anybody else       that thread does
- * not exist here: the tables may be torn. The child gives them up for good and passes every call to
- * the kernel. Giving up is safe because every live piece is a kernel mapping of its own bytes in
- * every state of the tables, and nothing new is placed: the kernel's munmap, mprotect and mremap of
- * a piece do what they say. Only spots that were free stay mapped until the child ends.
+ *                      thread that forked, which is the child's first one (its thread id is the
+ *                      process id), since a later thread may have got a dead one's pointer.
+ *   anybody else       that thread does not exist here: the tables may be torn. The child gives
+ *                      them up for good and passes every call to the kernel.
+ *
+ * Giving up is safe because every live piece is a kernel mapping of its own bytes in every state of
+ * the tables, and nothing new is placed: the kernel's munmap, mprotect and mremap of a piece do what
+ * they say. Only spots that were free stay mapped until the child ends.
  *
  * Rules: enter and leave in pairs; nothing between them may touch memory of the program other than
  * by system calls, or block for other threads.

@@ -17,12 +17,6 @@
 #include "linux/layer.h"
 #include "linux/probes.h"
 
-static bool touches(uintptr_t start, uintptr_t end)
-{
-    const struct extent *extent = extent_at_or_above(start);
-    return extent != NULL && extent->start < end;
-}
-
 static long raw_mmap(const struct request *request, size_t length)
 {
     return sys_mmap(request->address, length, request->protection, request->flags, request->fd,
@@ -60,7 +54,7 @@ static long map_fixed(const struct request *request, size_t length)
     layer_pass(MF_PASS_FLAGS);
     /* Holes must not stand in its way; where a piece does, the kernel finds it. */
     int punched = 0;
-    if ((request->flags & MAP_FIXED_NOREPLACE) && touches(start, end))
+    if ((request->flags & MAP_FIXED_NOREPLACE) && range_touches(start, end))
         punched = range_punch(start, end);
     const long result = punched != 0 ? punched : raw_mmap(request, length);
     if (!sys_failed(result)) {
@@ -102,15 +96,11 @@ static long map_plainly(const struct request *request, size_t length, enum mf_pa
         return result;
     }
     PROBE(pass, result, length, request->offset, request->file.inode, reason);
-    if (!count && extents_now() == 0 && plain_count() == 0) {
-        layer_pass(reason);
-        return result;
-    }
-    if (layer_enter() != ENTER_LOCKED)
-        return result;
     layer_pass(reason);
+    if ((!count && extents_now() == 0 && plain_count() == 0) || layer_enter() != ENTER_LOCKED)
+        return result;
     const uintptr_t start = (uintptr_t)result, end = start + request->length;
-    if (touches(start, end) && range_make_foreign(start, end) != 0)
+    if (range_touches(start, end) && range_make_foreign(start, end) != 0)
         lock_give_up();
     if (count) {
         memory_prepare();
@@ -153,7 +143,7 @@ static void carve_undo(const struct request *request, uintptr_t address)
     if (layer_enter() != ENTER_LOCKED)
         return;
     layer.stats.carved--;
-    layer.stats.live_pieces--;
+    layer.stats.live_pieces -= layer.stats.live_pieces > 0;
     range_release(address, address + request->length);
     layer_leave();
 }
@@ -289,7 +279,7 @@ static long unmap(uintptr_t start, size_t length)
         return layer_queue(LATE_UNMAP, start, end) ? 0 : -ENOMEM;
     if (entry != ENTER_LOCKED)
         return sys_munmap(start, length);
-    if (touches(start, end)) {
+    if (range_touches(start, end)) {
         const long result = range_unmap(start, end);
         layer_leave();
         return result;

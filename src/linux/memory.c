@@ -37,10 +37,10 @@ void memory_prepare(void)
     struct rlimit64 limit = {.rlim_cur = 0};
     sys_call(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&limit, 0, 0);
     uint64_t length = region_length != 0 ? region_length * 2 : REGION;
-    while (length < refused * 4)
-        length *= 2;
     if (limit.rlim_cur != RLIM64_INFINITY || address_space_left() / 16 < length)
         length = SMALL_REGION;
+    while (length < refused * 4)
+        length *= 2;
     const long start =
         sys_mmap(0, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (sys_failed(start))

@@ -24,12 +24,6 @@ static int answer(long result)
     return -1;
 }
 
-static bool touches(uintptr_t start, uintptr_t end)
-{
-    const struct extent *extent = extent_at_or_above(start);
-    return extent != NULL && extent->start < end;
-}
-
 /* How a call goes on. */
 enum way {
     WAY_KERNEL, /* not ours: the kernel gets it as it is, and no lock is held */
@@ -49,7 +43,7 @@ static enum way range_enter(uintptr_t start, size_t length, uint64_t changed)
         lock_give_up();
     if (entry != ENTER_LOCKED)
         return WAY_KERNEL;
-    if (touches(start, end))
+    if (range_touches(start, end))
         return WAY_OURS;
     layer_leave();
     return WAY_KERNEL;
@@ -60,6 +54,14 @@ static long raw_protect(uintptr_t start, size_t length, int protection, int key)
     if (key == -1)
         return sys_mprotect(start, length, protection);
     return sys_call(SYS_pkey_mprotect, (long)start, (long)length, protection, key, 0, 0);
+}
+
+/* At the limit of maps, with those that are held back for changes of parts. */
+static long kernel_protect(uintptr_t start, size_t length, int protection, int key)
+{
+    const long result = raw_protect(start, length, protection, key);
+    return result == -ENOMEM && spare_release() ? raw_protect(start, length, protection, key)
+                                                : result;
 }
 
 /*
@@ -97,16 +99,14 @@ static long protect_ours(uintptr_t start, uintptr_t end, int protection, int key
         return -EACCES;
     if (range_mark_changed(start, visible, plain ? CHANGED_PROTECTION : CHANGED_FOR_GOOD) != 0)
         return -ENOMEM;
-    long result = raw_protect(start, visible - start, protection, key);
-    if (result == -ENOMEM && spare_release())
-        result = raw_protect(start, visible - start, protection, key);
+    const long result = kernel_protect(start, visible - start, protection, key);
     return result == 0 && visible < end ? -ENOMEM : result;
 }
 
 static long protect(uintptr_t start, size_t length, int protection, int key)
 {
     if (range_enter(start, length, CHANGED_PROTECTION) == WAY_KERNEL)
-        return raw_protect(start, length, protection, key);
+        return kernel_protect(start, length, protection, key);
     const long result = protect_ours(start, start + page_up(length), protection, key);
     layer_leave();
     return result;
@@ -122,11 +122,18 @@ int mf_pkey_mprotect(void *address, size_t length, int protection, int key)
     return answer(protect((uintptr_t)address, length, protection, key));
 }
 
+/* Advice that older headers lack. */
+enum {
+    ADVICE_COLD = 20,
+    ADVICE_PAGEOUT,
+    ADVICE_POPULATE_READ,
+    ADVICE_POPULATE_WRITE,
+    ADVICE_DONTNEED_LOCKED,
+};
+
 /* What an advice does to the kernel's mapping. */
 static uint64_t advice_changes(int advice)
 {
-    enum { ADVICE_COLD = 20, ADVICE_PAGEOUT, ADVICE_POPULATE_READ, ADVICE_POPULATE_WRITE };
-    enum { ADVICE_DONTNEED_LOCKED = 24 };
     switch (advice) {
     case MADV_NORMAL:
     case MADV_RANDOM:
@@ -149,14 +156,12 @@ static uint64_t advice_changes(int advice)
 
 static bool advice_stops_at_holes(int advice)
 {
-    enum { ADVICE_POPULATE_READ = 22, ADVICE_POPULATE_WRITE = 23 };
     return advice == ADVICE_POPULATE_READ || advice == ADVICE_POPULATE_WRITE;
 }
 
 /* To these, private file mappings and anonymous memory answer differently. */
 static bool advice_tells_copies(int advice)
 {
-    enum { ADVICE_DONTNEED_LOCKED = 24 };
     return advice == MADV_DONTNEED || advice == ADVICE_DONTNEED_LOCKED || advice == MADV_FREE ||
            advice == MADV_REMOVE;
 }
@@ -164,14 +169,12 @@ static bool advice_tells_copies(int advice)
 /* Asked by an advice that the kernel refuses for locked memory, and that does no harm elsewhere. */
 static bool is_locked(uintptr_t start, uintptr_t end)
 {
-    enum { ADVICE_COLD = 20 };
     return sys_madvise(start, end - start, ADVICE_COLD) == -EINVAL;
 }
 
 /* Copies are anonymous memory to the kernel, and pages of a private file mapping to the program. */
 static long advise_copied(uintptr_t start, uintptr_t end, int advice)
 {
-    enum { ADVICE_DONTNEED_LOCKED = 24 };
     switch (advice) {
     case MADV_DONTNEED:
         if (is_locked(start, end))
@@ -222,7 +225,6 @@ static long advise_ours(uintptr_t start, uintptr_t end, int advice)
  */
 static long advise_unknown(uintptr_t start, size_t length, int advice)
 {
-    enum { ADVICE_DONTNEED_LOCKED = 24 };
     if ((advice == MADV_DONTNEED || advice == ADVICE_DONTNEED_LOCKED) &&
         layer_touches_copies(start, start + page_up(length)))
         return 0;

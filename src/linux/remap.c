@@ -25,12 +25,6 @@ struct remap {
     uintptr_t to;
 };
 
-static bool touches(uintptr_t start, uintptr_t end)
-{
-    const struct extent *extent = extent_at_or_above(start);
-    return extent != NULL && extent->start < end;
-}
-
 static long raw_remap(const struct remap *remap)
 {
     return sys_mremap(remap->from, remap->old_length, remap->new_length, remap->flags, remap->to);
@@ -173,8 +167,9 @@ static long remap_ours(const struct remap *remap)
     const uintptr_t old_end = remap->from + page_up(remap->old_length);
     const uintptr_t new_end = remap->from + page_up(remap->new_length);
     const bool simple = (remap->flags & ~MREMAP_MAYMOVE) == 0;
-    bool copied;
-    if (simple && remap->old_length != 0 && is_live(remap->from, &copied)) {
+    bool copied = false;
+    const bool live = remap->old_length != 0 && is_live(remap->from, &copied);
+    if (simple && live) {
         if (new_end <= old_end) {
             const long result = new_end < old_end ? range_unmap(new_end, old_end) : 0;
             return sys_failed(result) ? result : (long)remap->from;
@@ -186,6 +181,11 @@ static long remap_ours(const struct remap *remap)
         if (!range_has_hole(remap->from, old_end) && grow_in_place(remap->from, old_end, new_end))
             return (long)remap->from;
     }
+    /* To the kernel a copy is anonymous: it would put zeros where the file's bytes belong. */
+    if (live && copied && (remap->flags & MREMAP_DONTUNMAP))
+        return -EINVAL;
+    if (live && copied && new_end > old_end)
+        return -ENOMEM;
     /* It cannot grow in place into the extent: the kernel sees that its pages are in the way. */
     const uintptr_t looked_at = old_end > remap->from ? old_end : remap->from + layer.page;
     const int result = range_punch(remap->from, looked_at);
@@ -213,7 +213,7 @@ static long remap_any(const struct remap *remap)
     if (entry != ENTER_LOCKED)
         return raw_remap(remap);
     long result;
-    if (touches(remap->from, old_end))
+    if (range_touches(remap->from, old_end))
         result = remap_ours(remap);
     else
         result = remap_by_kernel(remap, remap->from + old_length, remap->from + new_length);

@@ -19,12 +19,6 @@ struct replacement {
     long arguments[5];
 };
 
-static bool touches(uintptr_t start, uintptr_t end)
-{
-    const struct extent *extent = extent_at_or_above(start);
-    return extent != NULL && extent->start < end;
-}
-
 static long replace(const struct replacement *replacement)
 {
     const uintptr_t start = replacement->start, end = replacement->end;
@@ -39,7 +33,7 @@ static long replace(const struct replacement *replacement)
         return result;
     }
     long result = 0;
-    if (replacement->holes_matter && touches(start, end))
+    if (replacement->holes_matter && range_touches(start, end))
         result = range_punch(start, end);
     if (result == 0)
         result = replacement->call(replacement);

@@ -125,7 +125,6 @@ MF_PUBLIC int remap_file_pages(void *address, size_t length, int protection, siz
 
 __attribute__((constructor)) static void preload_begin(int argc, char **argv, char **environment)
 {
-    (void)argc;
     options_read(argc > 0 ? argv[0] : "", environment);
 }
 

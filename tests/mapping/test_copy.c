@@ -157,6 +157,44 @@ static void a_copy_grows_into_the_bytes_of_the_file(void **state)
         unmap_pages(pieces[i], 2);
 }
 
+static void what_would_leave_zeros_in_a_copy_is_refused(void **state)
+{
+    (void)state;
+    const int fd = file_make(8);
+    char *pieces[DEEP];
+    map_deep(fd, RW, 1, 2, pieces);
+    close(fd);
+    char *piece = pieces[DEEP - 1];
+    char *target = mmap(NULL, 4 * P, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_equal(mf_mremap(piece, 2 * P, 4 * P, MREMAP_MAYMOVE | MREMAP_FIXED, target),
+                     MAP_FAILED);
+    assert_int_equal(errno, ENOMEM);
+    assert_ptr_equal(mf_mremap(piece, 2 * P, 2 * P, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL),
+                     MAP_FAILED);
+    assert_int_equal(errno, EINVAL);
+    for (unsigned i = 0; i < 2; i++)
+        assert_true(page_is(piece + i * P, i + 1));
+    munmap(target, 4 * P);
+    for (int i = 0; i < DEEP; i++)
+        unmap_pages(pieces[i], 2);
+}
+
+static void advice_does_not_keep_a_copy_from_being_refreshed(void **state)
+{
+    (void)state;
+    const int fd = file_make(8);
+    char *pieces[DEEP];
+    map_deep(fd, RW, 1, 2, pieces);
+    close(fd);
+    char *piece = pieces[DEEP - 1];
+    assert_int_equal(mf_madvise(piece, 2 * P, MADV_RANDOM), 0);
+    piece[0] ^= 1;
+    assert_int_equal(mf_madvise(piece, 2 * P, MADV_DONTNEED), 0);
+    assert_true(page_is(piece, 1));
+    for (int i = 0; i < DEEP; i++)
+        unmap_pages(pieces[i], 2);
+}
+
 static void copies_respect_their_limit(void **state)
 {
     (void)state;
@@ -333,6 +371,8 @@ int main(void)
         cmocka_unit_test(dontneed_brings_the_bytes_of_the_file_back),
         cmocka_unit_test(advice_stops_at_what_is_locked_as_in_the_kernel),
         cmocka_unit_test(a_copy_grows_into_the_bytes_of_the_file),
+        cmocka_unit_test(what_would_leave_zeros_in_a_copy_is_refused),
+        cmocka_unit_test(advice_does_not_keep_a_copy_from_being_refreshed),
         cmocka_unit_test(copies_respect_their_limit),
         cmocka_unit_test(a_child_and_its_parent_have_their_own_copies),
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
