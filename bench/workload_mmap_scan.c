@@ -442,23 +442,30 @@ static double grown(const struct bench *bench, const struct scenario *scenario, 
     return late->ns_per_op / early->ns_per_op;
 }
 
+/* One item of a list in lines of at most 100 columns; the first follows its heading. */
+static void list_item(FILE *out, int *column, const char *heading, const char *item)
+{
+    const int length = (int)strlen(item);
+    if (*column == 0)
+        *column = fprintf(out, "%s %s", heading, item);
+    else if (*column + length + 3 > 100) /* comma, space, and the comma or full stop to come */
+        *column = fprintf(out, ",\n  %s", item) - 2;
+    else
+        *column += fprintf(out, ", %s", item);
+}
+
 static void close_growth(const struct bench *bench, FILE *out, bool grew)
 {
     const struct scenario *grow = &scenarios[0];
-    const char *separator = grew ? "Grew, from 10,000 live on:" : "Flat:";
     int column = 0;
     for (size_t i = 0; i < COLUMNS; i++) {
         uint64_t at = 0;
         const double factor = grown(bench, grow, columns[i].name, &at);
         if (factor <= 0 || (factor >= GREW) != grew)
             continue;
-        if (column > 70) {
-            fputs(",\n ", out);
-            separator = "";
-            column = 1;
-        }
-        column += fprintf(out, "%s %s %.1fx at %" PRIu64, separator, columns[i].name, factor, at);
-        separator = ",";
+        char item[80];
+        snprintf(item, sizeof(item), "%s %.1fx at %" PRIu64, columns[i].name, factor, at);
+        list_item(out, &column, grew ? "Grew, from 10,000 live on:" : "Flat:", item);
     }
     fputs(column > 0 ? ".\n" : "", out);
 }
@@ -482,17 +489,16 @@ static double swing(const struct bench *bench, const struct scenario *scenario, 
 static void close_window(const struct bench *bench, FILE *out)
 {
     const struct scenario *window = &scenarios[1];
-    const char *separator = "Window of 20,000, slowest / fastest:";
-    bool any = false;
+    int column = 0;
     for (size_t i = 0; i < COLUMNS; i++) {
         const double factor = swing(bench, window, columns[i].name);
         if (factor <= 0)
             continue;
-        fprintf(out, "%s %s %.1f", separator, columns[i].name, factor);
-        separator = ",";
-        any = true;
+        char item[80];
+        snprintf(item, sizeof(item), "%s %.1f", columns[i].name, factor);
+        list_item(out, &column, "Window of 20,000, slowest / fastest:", item);
     }
-    fputs(any ? ".\n" : "", out);
+    fputs(column > 0 ? ".\n" : "", out);
 }
 
 static void print(const struct bench *bench, FILE *out)
