@@ -86,9 +86,9 @@ bool bench_wants_part(const struct bench *bench, const char *part);
 /* Takes one row: prints it (--json) and keeps a copy. Rows of a workload come in printing order. */
 void bench_report(struct bench *bench, const struct bench_row *row);
 
-/* The row of a system, n and count, or NULL; count 0 matches rows that have none. */
-const struct bench_row *bench_row_of(const struct bench *bench, const char *workload,
-                                     const char *system, uint64_t n, uint64_t count);
+/* The first row of the key's workload and system, or NULL. Its n, count and threads are compared
+ * too, where the key's are not 0. */
+const struct bench_row *bench_row_find(const struct bench *bench, const struct bench_row *key);
 
 /* A table of rows by n and system, with the ratio to the first system. */
 void bench_print_by_n(const struct bench *bench, FILE *out, const char *workload,

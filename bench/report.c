@@ -88,13 +88,13 @@ void bench_report(struct bench *bench, const struct bench_row *row)
         print_json(row);
 }
 
-const struct bench_row *bench_row_of(const struct bench *bench, const char *workload,
-                                     const char *system, uint64_t n, uint64_t count)
+const struct bench_row *bench_row_find(const struct bench *bench, const struct bench_row *key)
 {
     for (size_t i = 0; i < bench->row_count; i++) {
         const struct bench_row *row = &bench->rows[i];
-        if (row->n == n && row->count == count && strcmp(row->workload, workload) == 0 &&
-            strcmp(row->system, system) == 0)
+        if ((!key->n || row->n == key->n) && (!key->count || row->count == key->count) &&
+            (!key->threads || row->threads == key->threads) &&
+            strcmp(row->workload, key->workload) == 0 && strcmp(row->system, key->system) == 0)
             return row;
     }
     return NULL;
@@ -107,8 +107,11 @@ static void print_row(const struct bench *bench, FILE *out, const struct bench_r
         fprintf(out, " %s\n", row->note);
         return;
     }
-    const struct bench_row *base =
-        bench_row_of(bench, row->workload, bench->workload->systems[0], row->n, row->count);
+    const struct bench_row key = {.workload = row->workload,
+                                  .system = bench->workload->systems[0],
+                                  .n = row->n,
+                                  .count = row->count};
+    const struct bench_row *base = bench_row_find(bench, &key);
     fprintf(out, " %9.1f %9.0f %9.0f", row->ns_per_op, row->p50_ns, row->p99_ns);
     if (base && base->ops && base->ns_per_op > 0)
         fprintf(out, " %9.2f", row->ns_per_op / base->ns_per_op);

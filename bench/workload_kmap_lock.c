@@ -429,7 +429,8 @@ static int run(struct bench *bench)
 static const struct bench_row *row_at(const struct bench *bench, const char *workload,
                                       const char *system, uint64_t slots)
 {
-    const struct bench_row *row = bench_row_of(bench, workload, system, slots, 0);
+    const struct bench_row *row = bench_row_find(
+        bench, &(struct bench_row){.workload = workload, .system = system, .n = slots});
     return row && row->ops ? row : NULL;
 }
 

@@ -459,18 +459,6 @@ static int run(struct bench *bench)
 
 /* --- what the rows say --------------------------------------------------------------------- */
 
-static const struct bench_row *row_like(const struct bench *bench, const struct bench_row *like,
-                                        const char *system, uint64_t count)
-{
-    for (size_t i = 0; i < bench->row_count; i++) {
-        const struct bench_row *row = &bench->rows[i];
-        if (row->count == count && row->threads == like->threads &&
-            strcmp(row->workload, like->workload) == 0 && strcmp(row->system, system) == 0)
-            return row;
-    }
-    return NULL;
-}
-
 /* Of a series, its beginning, a few others, and where it ended. */
 static bool shown(const struct bench *bench, const struct bench_row *row)
 {
@@ -491,7 +479,11 @@ static void print_row(const struct bench *bench, FILE *out, const struct bench_r
         fprintf(out, " %s\n", row->note);
         return;
     }
-    const struct bench_row *kernel = row_like(bench, row, systems[0], row->count);
+    const struct bench_row key = {.workload = row->workload,
+                                  .system = systems[0],
+                                  .count = row->count,
+                                  .threads = row->threads};
+    const struct bench_row *kernel = bench_row_find(bench, &key);
     fprintf(out, " %9.1f %8.0f %8.0f", row->ns_per_op, row->p50_ns, row->p99_ns);
     if (kernel && kernel->ops && row != kernel)
         fprintf(out, " %8.2f", kernel->ns_per_op / row->ns_per_op);

@@ -300,13 +300,8 @@ static int run(struct bench *bench)
 static const struct bench_row *row_at(const struct bench *bench, const struct scenario *scenario,
                                       const char *system, uint64_t count)
 {
-    for (size_t i = 0; i < bench->row_count; i++) {
-        const struct bench_row *row = &bench->rows[i];
-        if (row->count == count && row->workload == scenario->name &&
-            strcmp(row->system, system) == 0)
-            return row;
-    }
-    return NULL;
+    return bench_row_find(
+        bench, &(struct bench_row){.workload = scenario->name, .system = system, .count = count});
 }
 
 static bool measured(const struct bench_row *row)

@@ -333,13 +333,10 @@ static int run(struct bench *bench)
 static const struct bench_row *row_like(const struct bench *bench, const struct bench_row *like,
                                         const char *system)
 {
-    for (size_t i = 0; i < bench->row_count; i++) {
-        const struct bench_row *row = &bench->rows[i];
-        if (row->n == like->n && row->threads == like->threads &&
-            strcmp(row->workload, like->workload) == 0 && strcmp(row->system, system) == 0)
-            return row;
-    }
-    return NULL;
+    return bench_row_find(bench, &(struct bench_row){.workload = like->workload,
+                                                     .system = system,
+                                                     .n = like->n,
+                                                     .threads = like->threads});
 }
 
 static void print_speed(FILE *out, const struct bench_row *rival, const struct bench_row *row)

@@ -234,13 +234,8 @@ static int run(struct bench *bench)
 static const struct bench_row *find_row(const struct bench *bench, const char *workload,
                                         const char *system, unsigned threads)
 {
-    for (size_t i = 0; i < bench->row_count; i++) {
-        const struct bench_row *row = &bench->rows[i];
-        if (row->threads == threads && strcmp(row->workload, workload) == 0 &&
-            strcmp(row->system, system) == 0)
-            return row;
-    }
-    return NULL;
+    return bench_row_find(
+        bench, &(struct bench_row){.workload = workload, .system = system, .threads = threads});
 }
 
 static void print_row(const struct bench *bench, FILE *out, const struct bench_row *row)

@@ -5,12 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "../directory.h"
+#include "../unit.h"
 
 /* The extension, linked with this program instead of loaded. */
 int sqlite3_mapfoldsqlite_init(sqlite3 *db, char **error, const void *api);
