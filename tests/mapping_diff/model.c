@@ -181,6 +181,16 @@ static bool huge(uint64_t length)
     return length >> 47;
 }
 
+/*
+ * A call that fails after it has unmapped something (mmap of a file whose own mmap fails, mremap to
+ * a fixed address) leaves holes, and outside the arena another thread may have mapped something
+ * there before they are looked at: such calls have no one right result.
+ */
+static bool others_take_holes(const struct world *w, struct sym at)
+{
+    return w->options->threads > 1 && at.region != ARENA && at.region <= SLOTS;
+}
+
 static bool mmap_valid(const struct world *w, const struct op *op)
 {
     if (!(op->flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))) {
@@ -191,6 +201,9 @@ static bool mmap_valid(const struct world *w, const struct op *op)
         return !r || model_live(w, op->at, 1);
     }
     if (op->at.region == AT_NULL || op->at.region == AT_HINT)
+        return false;
+    if (others_take_holes(w, op->at) && !(op->flags & MAP_ANONYMOUS) && op->fd < DESCRIPTORS &&
+        w->descriptors[op->fd].open && w->descriptors[op->fd].file >= FILES)
         return false;
     return op->at.region == AT_KERNEL || huge(op->length) ||
            model_known(w, op->at, pages_of(op->length));
@@ -207,6 +220,8 @@ static bool mremap_valid(const struct world *w, const struct op *op)
     if (!model_known(w, op->at, old_pages ? old_pages : 1))
         return false;
     if (fixed && (op->to.region > SLOTS || !model_known(w, op->to, new_pages)))
+        return false;
+    if (fixed && (others_take_holes(w, op->at) || others_take_holes(w, op->to)))
         return false;
     if (!fixed && op->flags & MREMAP_MAYMOVE &&
         (op->dst == 0 || op->dst > SLOTS || w->regions[op->dst].live))
