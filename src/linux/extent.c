@@ -83,7 +83,7 @@ bool layer_touches_copies(uintptr_t start, uintptr_t end)
 /* A quarter of the address space that a process has here is what extents may take in all. */
 size_t address_space_left(void)
 {
-    const size_t most = address_space_end() / 4;
+    const size_t most = layer.end / 4;
     uint64_t taken = 0;
     for (uint32_t i = 0; i < layer.extents; i++)
         taken += layer.sorted[i]->length;
