@@ -192,6 +192,15 @@ static long remap_ours(const struct remap *remap)
     return result != 0 ? result : remap_by_kernel(remap, old_end, new_end);
 }
 
+/* Where the tables cannot be read: what lies in an arena may be a copy, which must not get zeros. */
+static long remap_unknown(const struct remap *remap, size_t old_length, size_t new_length)
+{
+    if (old_length != 0 && (new_length > old_length || (remap->flags & MREMAP_DONTUNMAP)) &&
+        layer_touches_copies(remap->from, remap->from + old_length))
+        return (remap->flags & MREMAP_DONTUNMAP) ? -EINVAL : -ENOMEM;
+    return raw_remap(remap);
+}
+
 static long remap_any(const struct remap *remap)
 {
     layer_begin();
@@ -211,7 +220,7 @@ static long remap_any(const struct remap *remap)
                                        (fixed && layer_touches(remap->to, remap->to + new_length))))
         return -ENOMEM;
     if (entry != ENTER_LOCKED)
-        return raw_remap(remap);
+        return remap_unknown(remap, old_length, new_length);
     long result;
     if (range_touches(remap->from, old_end))
         result = remap_ours(remap);
