@@ -167,11 +167,10 @@ int copy_place(struct class *class, const struct request *request, uintptr_t *ad
                                .last = extent_end(arena->extent) - 1,
                                .policy = MF_FIT_LOWEST};
     struct mf_area area;
-    const int result =
-        mf_space_place(arena->extent->live, &fit,
-                       STATE_LIVE | MF_TAG_MERGE | tag_of_class(class->id), request->offset, &area);
-    if (result != 0)
-        return result;
+    if (mf_space_place(arena->extent->live, &fit,
+                       STATE_LIVE | MF_TAG_MERGE | tag_of_class(class->id), request->offset,
+                       &area) != 0)
+        return -ENOMEM;
     const uintptr_t end = area.start + area.length;
     if (end > arena->used_end)
         arena->used_end = end;

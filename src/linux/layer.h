@@ -74,6 +74,7 @@ struct extent {
     int protection;
     bool shared;
     bool original;         /* nothing is handed out of it: see copied.c */
+    bool closed;           /* an arena that was dissolved: it goes with its last copy */
     struct extent *deeper; /* of the same class */
     uint64_t idle_since;   /* when the last piece went (ms), if it lingers; else 0 */
 };

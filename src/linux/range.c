@@ -405,6 +405,17 @@ int mf_munlock(const void *address, size_t length)
     return answer(result);
 }
 
+/* So that a place is unlocked when its copy goes. */
+static void copies_mark_locked(void)
+{
+    for (uint32_t i = 0; i < layer.extents; i++) {
+        const struct extent *extent = layer.sorted[i];
+        if (extent->class == NO_CLASS &&
+            range_mark_changed(extent->start, extent_end(extent), CHANGED_LOCK) != 0)
+            lock_give_up();
+    }
+}
+
 int mf_mlockall(int flags)
 {
     layer_begin();
@@ -418,6 +429,8 @@ int mf_mlockall(int flags)
     long result = (flags & MCL_CURRENT) ? extents_dissolve() : 0;
     if (result == 0)
         result = sys_call(SYS_mlockall, flags, 0, 0, 0, 0, 0);
+    if (result == 0 && (flags & MCL_CURRENT))
+        copies_mark_locked();
     if (result == 0)
         layer.future_locked = (flags & MCL_FUTURE) != 0;
     layer_leave();

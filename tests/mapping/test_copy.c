@@ -288,6 +288,65 @@ static void no_copy_lands_in_a_file_after_mlockall(void **state)
     unmap_pages(shared, 1);
     close(fd), close(other);
 }
+
+/* The originals are gone, and copies are still no anonymous memory. */
+static bool copies_keep_their_bytes(char **pieces)
+{
+    char *piece = pieces[DEEP - 1];
+    struct mf_map_info info;
+    if (mf_map_query(piece, &info) != 0 || info.kind != MF_MAP_COPIED)
+        return false;
+    piece[P] = 'k';
+    if (mf_madvise(piece, 2 * P, MADV_DONTNEED) != 0 || !page_is(piece, 1) || piece[P] != 'k')
+        return false;
+    if (mf_mremap(piece, 2 * P, 4 * P, MREMAP_MAYMOVE, NULL) != MAP_FAILED || errno != ENOMEM)
+        return false;
+    for (int i = 0; i < DEEP; i++)
+        if (mf_munmap(pieces[i], 2 * P) != 0)
+            return false;
+    struct mf_map_stats stats;
+    mf_map_stats(&stats);
+    return stats.live_bytes == 0 && stats.copies_live_bytes == 0 && stats.extents == 0;
+}
+
+static bool after_locking(void)
+{
+    char *pieces[DEEP], *again[DEEP];
+    const int fd = file_make(8);
+    map_deep(fd, RW, 1, 2, pieces);
+    if (mf_mlockall(MCL_CURRENT) != 0 || mf_munlockall() != 0)
+        return true; /* not allowed here */
+    if (!copies_keep_their_bytes(pieces))
+        return false;
+    map_deep(fd, RW, 1, 2, again);
+    return true;
+}
+
+static bool after_a_limit_of_address_space(void)
+{
+    char *pieces[DEEP];
+    const int fd = file_make(8);
+    map_deep(fd, RW, 1, 2, pieces);
+    const struct rlimit limit = {256 << 20, 256 << 20};
+    if (setrlimit(RLIMIT_AS, &limit) != 0)
+        return false;
+    char *memory = mf_mmap(NULL, 64 << 20, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory != MAP_FAILED && copies_keep_their_bytes(pieces);
+}
+
+static void copies_outlive_the_extents_that_a_limit_dissolves(void **state)
+{
+    (void)state;
+    bool (*const tests[])(void) = {after_locking, after_a_limit_of_address_space};
+    for (int i = 0; i < 2; i++) {
+        const pid_t child = fork();
+        if (child == 0)
+            _exit(tests[i]() ? 0 : 1);
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+}
 #endif
 
 enum { SCARCE = 40000 };
@@ -377,6 +436,7 @@ int main(void)
         cmocka_unit_test(a_child_and_its_parent_have_their_own_copies),
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
         cmocka_unit_test(no_copy_lands_in_a_file_after_mlockall),
+        cmocka_unit_test(copies_outlive_the_extents_that_a_limit_dissolves),
 #endif
         cmocka_unit_test(a_query_tells_the_file_and_offset_of_a_copy),
         cmocka_unit_test(a_copy_of_a_deleted_file_never_gets_the_bytes_of_its_successor),
