@@ -312,15 +312,26 @@ void copy_keep_original(struct class *class, const struct request *request)
     class->original_refused = false;
 }
 
+/* Where the original has those bytes of the class's file; 0 if it has them no longer. */
+static uintptr_t original_at(const struct class *class, uint64_t offset, size_t length)
+{
+    struct extent *original = class->original;
+    bool pending;
+    if (original == NULL || offset + length > original->length)
+        return 0;
+    const uintptr_t start = original->start + offset;
+    return extent_is_free(original, start, start + length, &pending) ? start : 0;
+}
+
 /* Reads [offset, offset + length) of the class's file into a writable place. */
 static int refill(const struct class *class, uintptr_t start, size_t length, uint64_t offset)
 {
-    const struct extent *original = class->original;
-    if (original == NULL || offset + length > original->length)
+    const uintptr_t original = original_at(class, offset, length);
+    if (original == 0)
         return -ENOMEM;
     const long self = sys_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
     const struct iovec to = {(void *)start, length};
-    const struct iovec from = {(void *)(original->start + offset), length};
+    const struct iovec from = {(void *)original, length};
     const long got = sys_call(SYS_process_vm_readv, self, (long)&to, 1, (long)&from, 1, 0);
     return got == (long)length ? 0 : -ENOMEM;
 }

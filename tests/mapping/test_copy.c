@@ -118,6 +118,52 @@ static void dontneed_brings_the_bytes_of_the_file_back(void **state)
     unmap_deep(pieces, 3);
 }
 
+/* The extent of the file in which no piece lies, which the layer keeps for its bytes. */
+static char *original_of(int fd, char **pieces)
+{
+    struct stat stat_of;
+    assert_int_equal(fstat(fd, &stat_of), 0);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    char line[4096], *original = NULL;
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        unsigned long start, end, inode;
+        if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &start, &end, &inode) != 3 ||
+            inode != stat_of.st_ino)
+            continue;
+        bool used = false;
+        for (int i = 0; i < DEEP; i++)
+            used = used || ((uintptr_t)pieces[i] >= start && (uintptr_t)pieces[i] < end);
+        if (!used)
+            original = (char *)start; // NOLINT(performance-no-int-to-ptr)
+    }
+    fclose(maps);
+    return original;
+}
+
+static void what_a_program_maps_over_the_original_never_shows_in_a_copy(void **state)
+{
+    (void)state;
+    const int fd = file_make(8);
+    char *pieces[DEEP];
+    map_deep(fd, RW, 1, 2, pieces);
+    char *piece = pieces[DEEP - 1], *original = original_of(fd, pieces);
+    assert_non_null(original);
+    char *stranger =
+        mf_mmap(original + 2 * P, P, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    assert_ptr_equal(stranger, original + 2 * P);
+    memset(stranger, '!', P);
+    piece[P] = 'x';
+    assert_int_equal(mf_madvise(piece + P, P, MADV_DONTNEED), 0);
+    assert_int_equal(piece[P], 'x');
+    piece[0] = 'x';
+    assert_int_equal(mf_madvise(piece, P, MADV_DONTNEED), 0);
+    assert_true(page_is(piece, 1));
+    unmap_pages(stranger, 1);
+    unmap_deep(pieces, 2);
+    close(fd);
+}
+
 static void advice_stops_at_what_is_locked_as_in_the_kernel(void **state)
 {
     (void)state;
@@ -428,6 +474,7 @@ int main(void)
         cmocka_unit_test(the_bytes_behind_the_end_of_the_file_are_zero),
         cmocka_unit_test(a_piece_that_reaches_past_the_end_is_not_copied),
         cmocka_unit_test(dontneed_brings_the_bytes_of_the_file_back),
+        cmocka_unit_test(what_a_program_maps_over_the_original_never_shows_in_a_copy),
         cmocka_unit_test(advice_stops_at_what_is_locked_as_in_the_kernel),
         cmocka_unit_test(a_copy_grows_into_the_bytes_of_the_file),
         cmocka_unit_test(what_would_leave_zeros_in_a_copy_is_refused),
