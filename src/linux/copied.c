@@ -336,6 +336,21 @@ static int refill(const struct class *class, uintptr_t start, size_t length, uin
     return got == (long)length ? 0 : -ENOMEM;
 }
 
+/* The same for a place that may not be written, through /proc/self/mem; where that is not to be had, the
+ * bytes stay. */
+static void refill_protected(const struct class *class, uintptr_t start, size_t length,
+                             uint64_t offset)
+{
+    const uintptr_t original = original_at(class, offset, length);
+    if (original == 0)
+        return;
+    const int memory = (int)sys_openat(AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC);
+    if (memory < 0)
+        return;
+    sys_pwrite(memory, (const void *)original, length, start);
+    sys_close(memory);
+}
+
 /* MADV_DONTNEED on a copied run: the file's bytes come back, where there is an original. */
 void copy_refresh(uintptr_t start, uintptr_t end)
 {
@@ -347,6 +362,8 @@ void copy_refresh(uintptr_t start, uintptr_t end)
         if ((extent->protection & PROT_WRITE) &&
             !(area.tag & (CHANGED_PROTECTION | CHANGED_FOR_GOOD)))
             refill(class, start, to - start, start + area.delta);
+        else
+            refill_protected(class, start, to - start, start + area.delta);
         start = to;
     }
 }

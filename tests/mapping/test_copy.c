@@ -164,6 +164,27 @@ static void what_a_program_maps_over_the_original_never_shows_in_a_copy(void **s
     close(fd);
 }
 
+static void dontneed_brings_back_what_may_not_be_written(void **state)
+{
+    (void)state;
+    const int fd = file_make(8);
+    char *pieces[DEEP];
+    for (int protection = PROT_READ; protection <= RW; protection += PROT_WRITE) {
+        map_deep(fd, protection, 1, 2, pieces);
+        char *piece = pieces[DEEP - 1];
+        assert_int_equal(mf_mprotect(piece, 2 * P, RW), 0);
+        memset(piece, 'x', 2 * P);
+        assert_int_equal(mf_mprotect(piece, P, PROT_READ), 0);
+        assert_int_equal(mf_madvise(piece, 2 * P, MADV_DONTDUMP), 0);
+        assert_int_equal(mf_madvise(piece, 2 * P, MADV_DONTNEED), 0);
+        assert_true(page_is(piece, 1) && page_is(piece + P, 2));
+        assert_int_equal(pread(fd, piece, 1, 0), -1);
+        assert_int_equal(errno, EFAULT);
+        unmap_deep(pieces, 2);
+    }
+    close(fd);
+}
+
 static void advice_stops_at_what_is_locked_as_in_the_kernel(void **state)
 {
     (void)state;
@@ -475,6 +496,7 @@ int main(void)
         cmocka_unit_test(a_piece_that_reaches_past_the_end_is_not_copied),
         cmocka_unit_test(dontneed_brings_the_bytes_of_the_file_back),
         cmocka_unit_test(what_a_program_maps_over_the_original_never_shows_in_a_copy),
+        cmocka_unit_test(dontneed_brings_back_what_may_not_be_written),
         cmocka_unit_test(advice_stops_at_what_is_locked_as_in_the_kernel),
         cmocka_unit_test(a_copy_grows_into_the_bytes_of_the_file),
         cmocka_unit_test(what_would_leave_zeros_in_a_copy_is_refused),
