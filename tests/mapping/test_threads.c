@@ -432,6 +432,64 @@ static void a_handler_may_fork_in_the_middle_of_a_call(void **state)
     close(fd);
 }
 
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* The processor's trap flag: SIGTRAP after each instruction, but for those of its handler. */
+static void trap_each_instruction(bool on)
+{
+    if (on)
+        __asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\torq $0x100, (%%rsp)\n\tpopfq\n\t"
+                         "lea 128(%%rsp), %%rsp" ::
+                             : "memory", "cc");
+    else
+        __asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\tandq $~0x100, (%%rsp)\n\tpopfq\n\t"
+                         "lea 128(%%rsp), %%rsp" ::
+                             : "memory", "cc");
+}
+
+static unsigned traps_left;
+
+static void map_at_one_instruction(int number)
+{
+    if (traps_left > 0 && --traps_left == 0)
+        map_in_handler(number);
+}
+
+/* In a child. 1: it is wrong. */
+static int first_call_is_interrupted(unsigned at, char *piece)
+{
+    const struct sigaction action = {.sa_handler = map_at_one_instruction};
+    sigaction(SIGTRAP, &action, NULL);
+    alarm(60); /* who waits for itself does so for ever */
+    traps_left = at;
+    trap_each_instruction(true);
+    const int result = mf_munmap(piece, 2 * P);
+    trap_each_instruction(false);
+    char *again = mf_mmap(NULL, 2 * P, RW, MAP_PRIVATE, handler_file, 9 * P);
+    return result != 0 || traps_left != 0 || atomic_load(&handler_wrong) != 0 ||
+           !page_is(again + P, 10) || mf_munmap(again, 2 * P) != 0;
+}
+
+static void a_handler_may_map_at_any_instruction_of_a_childs_first_call(void **state)
+{
+    (void)state;
+    enum { INSTRUCTIONS = 250 };
+    const int fd = handler_file = file_make(PAGES);
+    char *keeper = map_pages(fd, RW, MAP_PRIVATE, 0, 1),
+         *piece = map_pages(fd, RW, MAP_PRIVATE, 9, 2);
+    for (unsigned at = 1; at <= INSTRUCTIONS; at++) {
+        const pid_t child = fork();
+        if (child == 0)
+            _exit(first_call_is_interrupted(at, piece));
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    unmap_pages(piece, 2);
+    unmap_pages(keeper, 1);
+    close(fd);
+}
+#endif
+
 static void spawned_programs_leave_the_parent_as_it_is(void **state)
 {
     (void)state;
@@ -472,6 +530,9 @@ int main(void)
         /* Last: the memory that copies are made in stays. */
         cmocka_unit_test(children_are_made_while_threads_and_handlers_map),
         cmocka_unit_test(a_child_of_a_busy_parent_never_loses_the_bytes_of_a_copy),
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+        cmocka_unit_test(a_handler_may_map_at_any_instruction_of_a_childs_first_call),
+#endif
     };
     return cmocka_run_group_tests(tests, fold_at_once, NULL);
 }
