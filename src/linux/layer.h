@@ -113,9 +113,8 @@ struct layer {
     size_t page;   /* 0: layer_begin was never called */
     uintptr_t end; /* above the last address that the process can have */
     struct mf_map_options options;
-    bool future_locked; /* mlockall(MCL_FUTURE) */
-    uint32_t extents;   /* in sorted[] */
-    uint32_t idle;      /* of them, lingering */
+    uint32_t extents; /* in sorted[] */
+    uint32_t idle;    /* of them, lingering */
     struct mf_map_stats stats __attribute__((aligned(128)));
     struct extent *sorted[MAX_EXTENTS];
     struct extent records[MAX_EXTENTS];

@@ -18,6 +18,7 @@ enum { FORKED = 0, ALIVE = 1 };
 /* In memory that the kernel clears in a child. */
 struct fork_watch {
     _Atomic uint32_t alive;
+    atomic_bool future_locked;  /* a child does not inherit this either */
     _Atomic uintptr_t beginner; /* who makes alive out of forked; 0: nobody yet */
 };
 
@@ -53,6 +54,20 @@ void lock_give_up(void)
 bool lock_given_up(void)
 {
     return atomic_load_explicit(&given_up, memory_order_relaxed);
+}
+
+/* Without a watch nothing is folded, and it does not matter. */
+void future_lock_set(bool locked)
+{
+    struct fork_watch *here = atomic_load_explicit(&watch, memory_order_acquire);
+    if (here != NULL)
+        atomic_store_explicit(&here->future_locked, locked, memory_order_relaxed);
+}
+
+bool future_lock(void)
+{
+    struct fork_watch *here = atomic_load_explicit(&watch, memory_order_acquire);
+    return here != NULL && atomic_load_explicit(&here->future_locked, memory_order_relaxed);
 }
 
 static struct fork_watch *watch_make(void)

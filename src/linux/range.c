@@ -432,7 +432,7 @@ int mf_mlockall(int flags)
     if (result == 0 && (flags & MCL_CURRENT))
         copies_mark_locked();
     if (result == 0)
-        layer.future_locked = (flags & MCL_FUTURE) != 0;
+        future_lock_set((flags & MCL_FUTURE) != 0);
     layer_leave();
     return answer(result);
 }
@@ -442,6 +442,6 @@ int mf_munlockall(void)
     layer_begin();
     const long result = sys_call(SYS_munlockall, 0, 0, 0, 0, 0, 0);
     if (result == 0)
-        layer.future_locked = false;
+        future_lock_set(false);
     return answer(result);
 }
