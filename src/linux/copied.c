@@ -22,6 +22,7 @@
 #include <sys/sysinfo.h>
 #include <sys/uio.h>
 
+#include "linux/cgroup.h"
 #include "linux/fold_rules.h"
 #include "linux/layer.h"
 #include "linux/maps.h"
@@ -54,21 +55,6 @@ void copy_forget_arena(const struct extent *extent)
             arenas[i] = (struct arena){.extent = NULL};
 }
 
-static uint64_t number_in(const char *path)
-{
-    char text[24] = {0};
-    const int fd = (int)sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return UINT64_MAX;
-    const long got = sys_read(fd, text, sizeof(text));
-    sys_close(fd);
-    uint64_t value = 0;
-    long i = 0;
-    for (; i < got && text[i] >= '0' && text[i] <= '9'; i++)
-        value = value * 10 + (uint64_t)(text[i] - '0');
-    return i == 0 ? UINT64_MAX : value;
-}
-
 /* A quarter of the memory that this process may have. */
 static uint64_t default_limit(void)
 {
@@ -76,11 +62,9 @@ static uint64_t default_limit(void)
     if (sys_failed(sys_call(SYS_sysinfo, (long)&info, 0, 0, 0, 0, 0)))
         return 0;
     uint64_t memory = (uint64_t)info.totalram * info.mem_unit;
-    const uint64_t groups[] = {number_in("/sys/fs/cgroup/memory.max"),
-                               number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes")};
-    for (int i = 0; i < 2; i++)
-        if (groups[i] < memory)
-            memory = groups[i];
+    const uint64_t limit = cgroup_memory_limit();
+    if (limit < memory)
+        memory = limit;
     return memory / 4 & ~(uint64_t)(layer.page - 1);
 }
 
