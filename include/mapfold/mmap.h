@@ -56,7 +56,7 @@ MF_PUBLIC int mf_madvise(void *address, size_t length, int advice);
 MF_PUBLIC int mf_msync(void *address, size_t length, int flags);
 MF_PUBLIC int mf_mincore(void *address, size_t length, unsigned char *vector);
 
-/* As mlock(2) and its relatives. mf_mlockall makes plain kernel maps of all pieces first. */
+/* As mlock(2) and its relatives. mf_mlockall makes plain kernel maps of all carved pieces first. */
 MF_PUBLIC int mf_mlock(const void *address, size_t length);
 MF_PUBLIC int mf_mlock2(const void *address, size_t length, unsigned flags);
 MF_PUBLIC int mf_munlock(const void *address, size_t length);

@@ -22,6 +22,7 @@
 #include <sys/sysinfo.h>
 #include <sys/uio.h>
 
+#include "linux/cgroup.h"
 #include "linux/fold_rules.h"
 #include "linux/layer.h"
 #include "linux/maps.h"
@@ -54,21 +55,6 @@ void copy_forget_arena(const struct extent *extent)
             arenas[i] = (struct arena){.extent = NULL};
 }
 
-static uint64_t number_in(const char *path)
-{
-    char text[24] = {0};
-    const int fd = (int)sys_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return UINT64_MAX;
-    const long got = sys_read(fd, text, sizeof(text));
-    sys_close(fd);
-    uint64_t value = 0;
-    long i = 0;
-    for (; i < got && text[i] >= '0' && text[i] <= '9'; i++)
-        value = value * 10 + (uint64_t)(text[i] - '0');
-    return i == 0 ? UINT64_MAX : value;
-}
-
 /* A quarter of the memory that this process may have. */
 static uint64_t default_limit(void)
 {
@@ -76,11 +62,9 @@ static uint64_t default_limit(void)
     if (sys_failed(sys_call(SYS_sysinfo, (long)&info, 0, 0, 0, 0, 0)))
         return 0;
     uint64_t memory = (uint64_t)info.totalram * info.mem_unit;
-    const uint64_t groups[] = {number_in("/sys/fs/cgroup/memory.max"),
-                               number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes")};
-    for (int i = 0; i < 2; i++)
-        if (groups[i] < memory)
-            memory = groups[i];
+    const uint64_t limit = cgroup_memory_limit();
+    if (limit < memory)
+        memory = limit;
     return memory / 4 & ~(uint64_t)(layer.page - 1);
 }
 
@@ -167,11 +151,10 @@ int copy_place(struct class *class, const struct request *request, uintptr_t *ad
                                .last = extent_end(arena->extent) - 1,
                                .policy = MF_FIT_LOWEST};
     struct mf_area area;
-    const int result =
-        mf_space_place(arena->extent->live, &fit,
-                       STATE_LIVE | MF_TAG_MERGE | tag_of_class(class->id), request->offset, &area);
-    if (result != 0)
-        return result;
+    if (mf_space_place(arena->extent->live, &fit,
+                       STATE_LIVE | MF_TAG_MERGE | tag_of_class(class->id), request->offset,
+                       &area) != 0)
+        return -ENOMEM;
     const uintptr_t end = area.start + area.length;
     if (end > arena->used_end)
         arena->used_end = end;
@@ -313,17 +296,43 @@ void copy_keep_original(struct class *class, const struct request *request)
     class->original_refused = false;
 }
 
+/* Where the original has those bytes of the class's file; 0 if it has them no longer. */
+static uintptr_t original_at(const struct class *class, uint64_t offset, size_t length)
+{
+    struct extent *original = class->original;
+    bool pending;
+    if (original == NULL || offset + length > original->length)
+        return 0;
+    const uintptr_t start = original->start + offset;
+    return extent_is_free(original, start, start + length, &pending) ? start : 0;
+}
+
 /* Reads [offset, offset + length) of the class's file into a writable place. */
 static int refill(const struct class *class, uintptr_t start, size_t length, uint64_t offset)
 {
-    const struct extent *original = class->original;
-    if (original == NULL || offset + length > original->length)
+    const uintptr_t original = original_at(class, offset, length);
+    if (original == 0)
         return -ENOMEM;
     const long self = sys_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
     const struct iovec to = {(void *)start, length};
-    const struct iovec from = {(void *)(original->start + offset), length};
+    const struct iovec from = {(void *)original, length};
     const long got = sys_call(SYS_process_vm_readv, self, (long)&to, 1, (long)&from, 1, 0);
     return got == (long)length ? 0 : -ENOMEM;
+}
+
+/* The same for a place that may not be written, through /proc/self/mem; where that is not to be had, the
+ * bytes stay. */
+static void refill_protected(const struct class *class, uintptr_t start, size_t length,
+                             uint64_t offset)
+{
+    const uintptr_t original = original_at(class, offset, length);
+    if (original == 0)
+        return;
+    const int memory = (int)sys_openat(AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC);
+    if (memory < 0)
+        return;
+    sys_pwrite(memory, (const void *)original, length, start);
+    sys_close(memory);
 }
 
 /* MADV_DONTNEED on a copied run: the file's bytes come back, where there is an original. */
@@ -337,6 +346,8 @@ void copy_refresh(uintptr_t start, uintptr_t end)
         if ((extent->protection & PROT_WRITE) &&
             !(area.tag & (CHANGED_PROTECTION | CHANGED_FOR_GOOD)))
             refill(class, start, to - start, start + area.delta);
+        else
+            refill_protected(class, start, to - start, start + area.delta);
         start = to;
     }
 }

@@ -83,7 +83,7 @@ bool layer_touches_copies(uintptr_t start, uintptr_t end)
 /* A quarter of the address space that a process has here is what extents may take in all. */
 size_t address_space_left(void)
 {
-    const size_t most = address_space_end() / 4;
+    const size_t most = layer.end / 4;
     uint64_t taken = 0;
     for (uint32_t i = 0; i < layer.extents; i++)
         taken += layer.sorted[i]->length;
@@ -446,13 +446,13 @@ static int range_each(uintptr_t start, uintptr_t end,
     return 0;
 }
 
-/* When the last piece of an extent goes, the extent goes, or lingers. */
+/* When the last piece of an extent goes, the extent goes, or lingers; an arena only if it is closed. */
 static void extent_check_idle(struct extent *extent)
 {
-    if (extent->class == NO_CLASS || extent->original || extent->live_bytes != 0 ||
-        extent->idle_since != 0)
+    const bool stays = extent->class == NO_CLASS ? !extent->closed : extent->original;
+    if (stays || extent->live_bytes != 0 || extent->idle_since != 0)
         return;
-    if (layer.options.linger_ms == 0) {
+    if (layer.options.linger_ms == 0 || extent->closed) {
         extent_destroy(extent);
         return;
     }
@@ -534,24 +534,50 @@ void range_resync(uintptr_t start, uintptr_t end)
     range_each(start, end, part_resync);
 }
 
+/* Closes an arena: its copies stay what they are, and all that is free goes. */
+static int arena_dissolve(struct extent *arena)
+{
+    const int result = extent_punch(arena, arena->start, extent_end(arena));
+    if (result != 0)
+        return result;
+    struct mf_area area;
+    for (uintptr_t at = arena->start; mf_space_next(arena->live, at, &area) == 0;
+         at = area_end(&area))
+        layer.stats.live_pieces += tag_state(&area) == STATE_LIVE;
+    arena->closed = true;
+    extent_check_idle(arena);
+    return 0;
+}
+
+static int extent_dissolve(struct extent *extent)
+{
+    int result = extent_punch(extent, extent->start, extent_end(extent));
+    if (result == 0)
+        result = extent_make_foreign(extent, extent->start, extent_end(extent));
+    if (result != 0)
+        return result;
+    if (extent->idle_since != 0)
+        layer.idle--;
+    extent_destroy(extent);
+    return 0;
+}
+
 /*
- * Makes plain kernel mappings of all pieces, and forgets all extents. 0, or the kernel's negative
- * errno with some of them left as they were.
+ * Makes plain kernel mappings of all carved pieces, and unmaps all that no piece lies in; copies stay
+ * known as such. 0, or the kernel's negative errno with some extents left as they were.
  */
 int extents_dissolve(void)
 {
-    while (layer.extents > 0) {
-        struct extent *extent = layer.sorted[layer.extents - 1];
-        int result = extent_punch(extent, extent->start, extent_end(extent));
-        if (result == 0)
-            result = extent_make_foreign(extent, extent->start, extent_end(extent));
+    uint32_t left;
+    layer.stats.live_pieces = 0;
+    for (uintptr_t above = UINTPTR_MAX; (left = extents_below(above)) > 0;) {
+        struct extent *extent = layer.sorted[left - 1];
+        above = extent->start;
+        const int result =
+            extent->class == NO_CLASS ? arena_dissolve(extent) : extent_dissolve(extent);
         if (result != 0)
             return result;
-        if (extent->idle_since != 0)
-            layer.idle--;
-        extent_destroy(extent);
     }
-    layer.stats.live_pieces = 0;
     return 0;
 }
 

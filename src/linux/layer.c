@@ -25,10 +25,17 @@ struct late_call {
 static struct late_call queue[QUEUE];
 static _Atomic uint32_t queued;
 
+/*
+ * The stack that the kernel made is near the top of the address space, and AT_RANDOM's bytes are on it;
+ * the caller's own stack may be anywhere.
+ */
 void layer_begin(void)
 {
-    if (layer.page == 0)
-        layer.page = getauxval(AT_PAGESZ);
+    if (__atomic_load_n(&layer.page, __ATOMIC_ACQUIRE) != 0)
+        return;
+    layer.end = (uintptr_t)1 << (64 - __builtin_clzl(getauxval(AT_RANDOM)));
+    /* release: pairs with the acquire above; who sees the page's size sees the end */
+    __atomic_store_n(&layer.page, getauxval(AT_PAGESZ), __ATOMIC_RELEASE);
 }
 
 uint64_t layer_now_ms(void)

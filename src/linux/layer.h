@@ -74,6 +74,7 @@ struct extent {
     int protection;
     bool shared;
     bool original;         /* nothing is handed out of it: see copied.c */
+    bool closed;           /* an arena that was dissolved: it goes with its last copy */
     struct extent *deeper; /* of the same class */
     uint64_t idle_since;   /* when the last piece went (ms), if it lingers; else 0 */
 };
@@ -109,11 +110,11 @@ struct request {
 
 /* What is read without the lock by every call, and hardly ever written, shares no line with counters. */
 struct layer {
-    size_t page;
+    size_t page;   /* 0: layer_begin was never called */
+    uintptr_t end; /* above the last address that the process can have */
     struct mf_map_options options;
-    bool future_locked; /* mlockall(MCL_FUTURE) */
-    uint32_t extents;   /* in sorted[] */
-    uint32_t idle;      /* of them, lingering */
+    uint32_t extents; /* in sorted[] */
+    uint32_t idle;    /* of them, lingering */
     struct mf_map_stats stats __attribute__((aligned(128)));
     struct extent *sorted[MAX_EXTENTS];
     struct extent records[MAX_EXTENTS];
@@ -143,20 +144,13 @@ static inline uintptr_t page_up(uintptr_t n)
     return (n + layer.page - 1) & ~(layer.page - 1);
 }
 
-/* Above the last address that a process can have here: its stack is near the top. */
-static inline uintptr_t address_space_end(void)
-{
-    const uintptr_t here = (uintptr_t)&here;
-    return (uintptr_t)1 << (64 - __builtin_clzl(here));
-}
-
 size_t address_space_left(void);
 
 /* Whether [address, address + length) can be a range of pages, by the kernel's own checks. */
 static inline bool range_is_sane(uintptr_t address, size_t length)
 {
     return (address & (layer.page - 1)) == 0 && length != 0 && page_up(length) != 0 &&
-           address + page_up(length) > address && address + page_up(length) <= address_space_end();
+           address + page_up(length) > address && address + page_up(length) <= layer.end;
 }
 
 static inline uintptr_t extent_end(const struct extent *extent)

@@ -13,12 +13,13 @@
 #include "linux/sys.h"
 
 enum { CONTENDED = 1, SPINS = 200 };
-enum { FORKED = 0, BEGINNING = 1, ALIVE = 2 };
+enum { FORKED = 0, ALIVE = 1 };
 
 /* In memory that the kernel clears in a child. */
 struct fork_watch {
     _Atomic uint32_t alive;
-    _Atomic uintptr_t beginner; /* who makes alive out of forked */
+    atomic_bool future_locked;  /* a child does not inherit this either */
+    _Atomic uintptr_t beginner; /* who makes alive out of forked; 0: nobody yet */
 };
 
 static _Atomic uintptr_t lock_word;
@@ -55,6 +56,20 @@ bool lock_given_up(void)
     return atomic_load_explicit(&given_up, memory_order_relaxed);
 }
 
+/* Without a watch nothing is folded, and it does not matter. */
+void future_lock_set(bool locked)
+{
+    struct fork_watch *here = atomic_load_explicit(&watch, memory_order_acquire);
+    if (here != NULL)
+        atomic_store_explicit(&here->future_locked, locked, memory_order_relaxed);
+}
+
+bool future_lock(void)
+{
+    struct fork_watch *here = atomic_load_explicit(&watch, memory_order_acquire);
+    return here != NULL && atomic_load_explicit(&here->future_locked, memory_order_relaxed);
+}
+
 static struct fork_watch *watch_make(void)
 {
     const size_t page = getauxval(AT_PAGESZ);
@@ -79,16 +94,17 @@ static struct fork_watch *watch_make(void)
 /* The first call in a forked child. False: the caller interrupted it and must not wait for it. */
 static bool child_begin(struct fork_watch *here, uintptr_t self)
 {
-    uint32_t state = FORKED;
-    if (!atomic_compare_exchange_strong_explicit(&here->alive, &state, BEGINNING,
-                                                 memory_order_acquire, memory_order_acquire)) {
-        if (state == BEGINNING && atomic_load(&here->beginner) == self)
-            return false;
-        while (atomic_load_explicit(&here->alive, memory_order_acquire) != ALIVE)
+    uintptr_t beginner = 0;
+    /* One step, so that a signal handler always knows whether it interrupted the beginner. */
+    if (!atomic_compare_exchange_strong(&here->beginner, &beginner, self)) {
+        /* acquire, here and below: pairs with the release at the end */
+        while (atomic_load_explicit(&here->alive, memory_order_acquire) != ALIVE) {
+            if (beginner == self)
+                return false;
             sys_call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+        }
         return true;
     }
-    atomic_store(&here->beginner, self);
     const uintptr_t owner = atomic_load(&lock_word) & ~(uintptr_t)CONTENDED;
     const bool first =
         sys_call(SYS_gettid, 0, 0, 0, 0, 0, 0) == sys_call(SYS_getpid, 0, 0, 0, 0, 0, 0);

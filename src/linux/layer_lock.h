@@ -43,4 +43,8 @@ void lock_leave(void);
 void lock_give_up(void);
 bool lock_given_up(void);
 
+/* Whether mlockall(MCL_FUTURE) is in force. Needs no lock. */
+void future_lock_set(bool locked);
+bool future_lock(void);
+
 #endif

@@ -195,7 +195,7 @@ static long map(struct request *request, size_t length)
         return map_plainly(request, length, MF_PASS_FLAGS, false);
     if (layer.options.off)
         return map_plainly(request, length, MF_PASS_OFF, false);
-    if (layer.future_locked)
+    if (future_lock())
         return map_plainly(request, length, MF_PASS_LOCKED, false);
     /* With so few pieces in all, no class can have enough: spare the look at the file. */
     if (extents_now() == 0 && plain_count() + 1 < layer.options.promote_pieces)

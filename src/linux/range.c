@@ -143,6 +143,7 @@ static uint64_t advice_changes(int advice)
     case MADV_DONTNEED:
     case MADV_FREE:
     case MADV_REMOVE:
+    case MADV_WIPEONFORK: /* no file mapping can have it */
     case ADVICE_COLD:
     case ADVICE_PAGEOUT:
     case ADVICE_POPULATE_READ:
@@ -163,7 +164,7 @@ static bool advice_stops_at_holes(int advice)
 static bool advice_tells_copies(int advice)
 {
     return advice == MADV_DONTNEED || advice == ADVICE_DONTNEED_LOCKED || advice == MADV_FREE ||
-           advice == MADV_REMOVE;
+           advice == MADV_REMOVE || advice == MADV_WIPEONFORK;
 }
 
 /* Asked by an advice that the kernel refuses for locked memory, and that does no harm elsewhere. */
@@ -225,10 +226,17 @@ static long advise_ours(uintptr_t start, uintptr_t end, int advice)
  */
 static long advise_unknown(uintptr_t start, size_t length, int advice)
 {
-    if ((advice == MADV_DONTNEED || advice == ADVICE_DONTNEED_LOCKED) &&
-        layer_touches_copies(start, start + page_up(length)))
+    if (!advice_tells_copies(advice) || !layer_touches_copies(start, start + page_up(length)))
+        return sys_madvise(start, length, advice);
+    switch (advice) {
+    case MADV_FREE:
+    case MADV_WIPEONFORK:
+        return -EINVAL;
+    case MADV_REMOVE:
+        return -EACCES;
+    default:
         return 0;
-    return sys_madvise(start, length, advice);
+    }
 }
 
 /* The run at start, looked up for a call that is then made without the lock. */
@@ -397,6 +405,17 @@ int mf_munlock(const void *address, size_t length)
     return answer(result);
 }
 
+/* So that a place is unlocked when its copy goes. */
+static void copies_mark_locked(void)
+{
+    for (uint32_t i = 0; i < layer.extents; i++) {
+        const struct extent *extent = layer.sorted[i];
+        if (extent->class == NO_CLASS &&
+            range_mark_changed(extent->start, extent_end(extent), CHANGED_LOCK) != 0)
+            lock_give_up();
+    }
+}
+
 int mf_mlockall(int flags)
 {
     layer_begin();
@@ -410,8 +429,10 @@ int mf_mlockall(int flags)
     long result = (flags & MCL_CURRENT) ? extents_dissolve() : 0;
     if (result == 0)
         result = sys_call(SYS_mlockall, flags, 0, 0, 0, 0, 0);
+    if (result == 0 && (flags & MCL_CURRENT))
+        copies_mark_locked();
     if (result == 0)
-        layer.future_locked = (flags & MCL_FUTURE) != 0;
+        future_lock_set((flags & MCL_FUTURE) != 0);
     layer_leave();
     return answer(result);
 }
@@ -421,6 +442,6 @@ int mf_munlockall(void)
     layer_begin();
     const long result = sys_call(SYS_munlockall, 0, 0, 0, 0, 0, 0);
     if (result == 0)
-        layer.future_locked = false;
+        future_lock_set(false);
     return answer(result);
 }

@@ -67,10 +67,30 @@ static size_t pages_move(uintptr_t from, size_t length, uintptr_t to)
             done += part;
         else if (result == -EFAULT && part > layer.page)
             part = page_up(part / 2);
-        else
+        else if (result != -ENOMEM || !spare_release())
             break;
     }
     return done;
+}
+
+/*
+ * Moves pages back home. Another thread may have got that place meanwhile, from a call of the kernel's
+ * that the layer does not see: then it is left alone, and the pages are lost. False: some are.
+ */
+static bool pages_return(uintptr_t from, size_t length, uintptr_t home)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    const long claimed = length != 0 ? sys_mmap(home, length, PROT_NONE, flags, -1, 0) : 0;
+    const size_t back = (uintptr_t)claimed == home ? pages_move(from, length, home) : 0;
+    if (back == length)
+        return true;
+    if ((uintptr_t)claimed == home)
+        sys_munmap(home + back, length - back);
+    else if (!sys_failed(claimed))
+        sys_munmap((uintptr_t)claimed, length); /* before Linux 4.17 the address is a hint */
+    if (range_make_foreign(home + back, home + length) != 0)
+        lock_give_up();
+    return false;
 }
 
 /* The last page goes first, and grows: that alone can fail for want of room. */
@@ -83,6 +103,7 @@ static long remap_in_parts(const struct remap *remap, uintptr_t old_end, uintptr
         to = sys_mmap(0, new_length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (sys_failed(to))
         return to;
+    bool whole = true;
     const uintptr_t place = (uintptr_t)to;
     const long grown =
         sys_mremap(last, layer.page, new_end - last, MREMAP_MAYMOVE | MREMAP_FIXED, place + before);
@@ -93,11 +114,12 @@ static long remap_in_parts(const struct remap *remap, uintptr_t old_end, uintptr
                 sys_munmap(new_end, old_end - new_end);
             return to;
         }
-        pages_move(place, moved, remap->from);
-        pages_move(place + before, layer.page, last);
+        sys_munmap(place + moved, before - moved); /* the way back may need kernel maps */
+        whole = pages_return(place, moved, remap->from);
+        whole &= pages_return(place + before, layer.page, last);
     }
     sys_munmap(place, new_length);
-    return -ENOMEM;
+    return whole ? -ENOMEM : -EFAULT;
 }
 
 /* The kernel has found several maps where the program made one piece: it would not have. */
@@ -192,6 +214,15 @@ static long remap_ours(const struct remap *remap)
     return result != 0 ? result : remap_by_kernel(remap, old_end, new_end);
 }
 
+/* Where the tables cannot be read: what lies in an arena may be a copy, which must not get zeros. */
+static long remap_unknown(const struct remap *remap, size_t old_length, size_t new_length)
+{
+    if (old_length != 0 && (new_length > old_length || (remap->flags & MREMAP_DONTUNMAP)) &&
+        layer_touches_copies(remap->from, remap->from + old_length))
+        return (remap->flags & MREMAP_DONTUNMAP) ? -EINVAL : -ENOMEM;
+    return raw_remap(remap);
+}
+
 static long remap_any(const struct remap *remap)
 {
     layer_begin();
@@ -211,7 +242,7 @@ static long remap_any(const struct remap *remap)
                                        (fixed && layer_touches(remap->to, remap->to + new_length))))
         return -ENOMEM;
     if (entry != ENTER_LOCKED)
-        return raw_remap(remap);
+        return remap_unknown(remap, old_length, new_length);
     long result;
     if (range_touches(remap->from, old_end))
         result = remap_ours(remap);

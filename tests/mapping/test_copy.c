@@ -118,6 +118,73 @@ static void dontneed_brings_the_bytes_of_the_file_back(void **state)
     unmap_deep(pieces, 3);
 }
 
+/* The extent of the file in which no piece lies, which the layer keeps for its bytes. */
+static char *original_of(int fd, char **pieces)
+{
+    struct stat stat_of;
+    assert_int_equal(fstat(fd, &stat_of), 0);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    char line[4096], *original = NULL;
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        unsigned long start, end, inode;
+        if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &start, &end, &inode) != 3 ||
+            inode != stat_of.st_ino)
+            continue;
+        bool used = false;
+        for (int i = 0; i < DEEP; i++)
+            used = used || ((uintptr_t)pieces[i] >= start && (uintptr_t)pieces[i] < end);
+        if (!used)
+            original = (char *)start; // NOLINT(performance-no-int-to-ptr)
+    }
+    fclose(maps);
+    return original;
+}
+
+static void what_a_program_maps_over_the_original_never_shows_in_a_copy(void **state)
+{
+    (void)state;
+    const int fd = file_make(8);
+    char *pieces[DEEP];
+    map_deep(fd, RW, 1, 2, pieces);
+    char *piece = pieces[DEEP - 1], *original = original_of(fd, pieces);
+    assert_non_null(original);
+    char *stranger =
+        mf_mmap(original + 2 * P, P, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    assert_ptr_equal(stranger, original + 2 * P);
+    memset(stranger, '!', P);
+    piece[P] = 'x';
+    assert_int_equal(mf_madvise(piece + P, P, MADV_DONTNEED), 0);
+    assert_int_equal(piece[P], 'x');
+    piece[0] = 'x';
+    assert_int_equal(mf_madvise(piece, P, MADV_DONTNEED), 0);
+    assert_true(page_is(piece, 1));
+    unmap_pages(stranger, 1);
+    unmap_deep(pieces, 2);
+    close(fd);
+}
+
+static void dontneed_brings_back_what_may_not_be_written(void **state)
+{
+    (void)state;
+    const int fd = file_make(8);
+    char *pieces[DEEP];
+    for (int protection = PROT_READ; protection <= RW; protection += PROT_WRITE) {
+        map_deep(fd, protection, 1, 2, pieces);
+        char *piece = pieces[DEEP - 1];
+        assert_int_equal(mf_mprotect(piece, 2 * P, RW), 0);
+        memset(piece, 'x', 2 * P);
+        assert_int_equal(mf_mprotect(piece, P, PROT_READ), 0);
+        assert_int_equal(mf_madvise(piece, 2 * P, MADV_DONTDUMP), 0);
+        assert_int_equal(mf_madvise(piece, 2 * P, MADV_DONTNEED), 0);
+        assert_true(page_is(piece, 1) && page_is(piece + P, 2));
+        assert_int_equal(pread(fd, piece, 1, 0), -1);
+        assert_int_equal(errno, EFAULT);
+        unmap_deep(pieces, 2);
+    }
+    close(fd);
+}
+
 static void advice_stops_at_what_is_locked_as_in_the_kernel(void **state)
 {
     (void)state;
@@ -288,6 +355,65 @@ static void no_copy_lands_in_a_file_after_mlockall(void **state)
     unmap_pages(shared, 1);
     close(fd), close(other);
 }
+
+/* The originals are gone, and copies are still no anonymous memory. */
+static bool copies_keep_their_bytes(char **pieces)
+{
+    char *piece = pieces[DEEP - 1];
+    struct mf_map_info info;
+    if (mf_map_query(piece, &info) != 0 || info.kind != MF_MAP_COPIED)
+        return false;
+    piece[P] = 'k';
+    if (mf_madvise(piece, 2 * P, MADV_DONTNEED) != 0 || !page_is(piece, 1) || piece[P] != 'k')
+        return false;
+    if (mf_mremap(piece, 2 * P, 4 * P, MREMAP_MAYMOVE, NULL) != MAP_FAILED || errno != ENOMEM)
+        return false;
+    for (int i = 0; i < DEEP; i++)
+        if (mf_munmap(pieces[i], 2 * P) != 0)
+            return false;
+    struct mf_map_stats stats;
+    mf_map_stats(&stats);
+    return stats.live_bytes == 0 && stats.copies_live_bytes == 0 && stats.extents == 0;
+}
+
+static bool after_locking(void)
+{
+    char *pieces[DEEP], *again[DEEP];
+    const int fd = file_make(8);
+    map_deep(fd, RW, 1, 2, pieces);
+    if (mf_mlockall(MCL_CURRENT) != 0 || mf_munlockall() != 0)
+        return true; /* not allowed here */
+    if (!copies_keep_their_bytes(pieces))
+        return false;
+    map_deep(fd, RW, 1, 2, again);
+    return true;
+}
+
+static bool after_a_limit_of_address_space(void)
+{
+    char *pieces[DEEP];
+    const int fd = file_make(8);
+    map_deep(fd, RW, 1, 2, pieces);
+    const struct rlimit limit = {256 << 20, 256 << 20};
+    if (setrlimit(RLIMIT_AS, &limit) != 0)
+        return false;
+    char *memory = mf_mmap(NULL, 64 << 20, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory != MAP_FAILED && copies_keep_their_bytes(pieces);
+}
+
+static void copies_outlive_the_extents_that_a_limit_dissolves(void **state)
+{
+    (void)state;
+    bool (*const tests[])(void) = {after_locking, after_a_limit_of_address_space};
+    for (int i = 0; i < 2; i++) {
+        const pid_t child = fork();
+        if (child == 0)
+            _exit(tests[i]() ? 0 : 1);
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+}
 #endif
 
 enum { SCARCE = 40000 };
@@ -369,6 +495,8 @@ int main(void)
         cmocka_unit_test(the_bytes_behind_the_end_of_the_file_are_zero),
         cmocka_unit_test(a_piece_that_reaches_past_the_end_is_not_copied),
         cmocka_unit_test(dontneed_brings_the_bytes_of_the_file_back),
+        cmocka_unit_test(what_a_program_maps_over_the_original_never_shows_in_a_copy),
+        cmocka_unit_test(dontneed_brings_back_what_may_not_be_written),
         cmocka_unit_test(advice_stops_at_what_is_locked_as_in_the_kernel),
         cmocka_unit_test(a_copy_grows_into_the_bytes_of_the_file),
         cmocka_unit_test(what_would_leave_zeros_in_a_copy_is_refused),
@@ -377,6 +505,7 @@ int main(void)
         cmocka_unit_test(a_child_and_its_parent_have_their_own_copies),
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
         cmocka_unit_test(no_copy_lands_in_a_file_after_mlockall),
+        cmocka_unit_test(copies_outlive_the_extents_that_a_limit_dissolves),
 #endif
         cmocka_unit_test(a_query_tells_the_file_and_offset_of_a_copy),
         cmocka_unit_test(a_copy_of_a_deleted_file_never_gets_the_bytes_of_its_successor),

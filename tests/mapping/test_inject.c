@@ -15,6 +15,7 @@ static long target = NEVER;
 static int countdown, error;
 static bool again, reached; /* again: every later call fails, too */
 static unsigned spans;      /* bit n: the n-th call is told that it spans several kernel maps */
+static char *taken;         /* where another thread gets a page when the call fails */
 
 long mf_sys_inject(long number)
 {
@@ -29,6 +30,12 @@ long mf_sys_inject(long number)
     reached = true;
     if (!again)
         countdown = -1;
+    if (taken != NULL) {
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+        if (mmap(taken, P, RW, flags, -1, 0) != taken)
+            _exit(13);
+        taken[0] = 't';
+    }
     return -error;
 }
 
@@ -214,11 +221,50 @@ static void a_piece_that_cannot_be_moved_in_all_its_parts_stays_whole_where_it_i
     }
 }
 
+/* In a child. */
+static void split_piece_move_is_robbed(void)
+{
+    const size_t bytes = (size_t)SPLIT_PAGES * P, last = bytes - P;
+    const int fd = file_make(16);
+    char *keeper = mf_mmap(NULL, P, RW, MAP_PRIVATE, fd, 15 * P);
+    char *place = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *piece = split_piece_make(fd);
+    target = SYS_mremap, countdown = 4, error = ENOMEM;
+    spans = 1 << 0 | 1 << 2;
+    taken = piece + last;
+    if (mf_mremap(piece, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) != MAP_FAILED)
+        _exit(30);
+    target = NEVER;
+    if (!reached || errno != EFAULT || taken[0] != 't' || kind_at(taken) != MF_MAP_PASSED)
+        _exit(31);
+    if (!split_piece_is_right(piece, SPLIT_PAGES - 1) || kind_at(piece) != MF_MAP_CARVED)
+        _exit(32);
+    char *anew = mf_mmap(NULL, P, RW, MAP_PRIVATE, fd, (off_t)last);
+    if (!page_is(anew, SPLIT_PAGES - 1) || anew[9] == 'y')
+        _exit(33);
+    if (mf_munmap(piece, bytes) != 0 || mf_munmap(anew, P) != 0 || mf_munmap(keeper, P) != 0 ||
+        extents() != 0)
+        _exit(34);
+    _exit(0);
+}
+
+static void what_another_thread_gets_where_a_piece_was_is_left_alone(void **state)
+{
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0)
+        split_piece_move_is_robbed();
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_failing_system_call_is_survived),
         cmocka_unit_test(a_piece_that_cannot_be_moved_in_all_its_parts_stays_whole_where_it_is),
+        cmocka_unit_test(what_another_thread_gets_where_a_piece_was_is_left_alone),
     };
     return cmocka_run_group_tests(tests, fold_at_once, NULL);
 }

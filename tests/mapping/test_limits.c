@@ -238,6 +238,19 @@ __attribute__((unused)) static bool with_all_memory_locked(void)
     return right && mf_munmap(before, P) == 0 && mf_munmap(piece, P) == 0;
 }
 
+/* A child of fork inherits no lock. */
+__attribute__((unused)) static bool with_a_parent_that_locks(void)
+{
+    const int fd = file_make(4);
+    if (mf_mlockall(MCL_FUTURE) != 0)
+        return true; /* not allowed here */
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(map_and_check(fd, MF_MAP_CARVED) ? 0 : 1);
+    int status = 1;
+    return waitpid(child, &status, 0) == child && status == 0 && map_and_check(fd, MF_MAP_PASSED);
+}
+
 /* The layer reads 2 where it looks; the machine is left as it is. */
 static bool where_memory_is_never_overcommitted(void)
 {
@@ -276,6 +289,7 @@ static void limits_are_respected(void **state)
     in_child(with_little_address_space);
     in_child(with_little_data);
     in_child(with_all_memory_locked);
+    in_child(with_a_parent_that_locks);
 #endif
     in_child(without_spare_descriptors);
     in_child(with_all_descriptors_closed);

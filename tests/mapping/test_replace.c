@@ -124,6 +124,46 @@ static void pages_of_the_file_in_another_order_do_not_outlive_their_piece(void *
     pieces_unmap(&pieces);
 }
 
+static struct pieces *handled;
+
+/* Puts memory of its own over a piece, takes it away again, and unmaps another piece. */
+static void replace_in_handler(int number)
+{
+    (void)number;
+    char *at = handled->at[3];
+    char *over = mf_mmap(at, P, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (over == at)
+        memset(over, 'a', P);
+    mf_munmap(handled->at[4], P);
+}
+
+static void a_stack_far_from_the_processs_own_changes_nothing(void **state)
+{
+    (void)state;
+    enum { STACK = 256 << 10 };
+    char *low = (char *)0x20000000; // NOLINT(performance-no-int-to-ptr)
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    if (mmap(low, STACK, RW, flags, -1, 0) != low)
+        skip();
+    struct pieces pieces;
+    pieces_map(&pieces);
+    handled = &pieces;
+    const stack_t stack = {.ss_sp = low, .ss_size = STACK}, none = {.ss_flags = SS_DISABLE};
+    assert_int_equal(sigaltstack(&stack, NULL), 0);
+    const struct sigaction action = {.sa_handler = replace_in_handler, .sa_flags = SA_ONSTACK};
+    struct sigaction before;
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_int_equal(kind_at(pieces.at[3]), MF_MAP_PASSED);
+    assert_int_equal(mf_map_query(pieces.at[4], &(struct mf_map_info){0}), -ENOENT);
+    pieces.at[4] = map_pages(pieces.fd, RW, MAP_SHARED, 8, 1);
+    piece_renew(&pieces, 3);
+    pieces_unmap(&pieces);
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+    assert_int_equal(sigaltstack(&none, NULL), 0);
+    munmap(low, STACK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +172,7 @@ int main(void)
         cmocka_unit_test(a_segment_fits_where_nothing_is_and_not_over_a_piece),
         cmocka_unit_test(a_segment_without_an_address_is_the_kernels),
         cmocka_unit_test(pages_of_the_file_in_another_order_do_not_outlive_their_piece),
+        cmocka_unit_test(a_stack_far_from_the_processs_own_changes_nothing),
     };
     return cmocka_run_group_tests(tests, fold_at_once, NULL);
 }
