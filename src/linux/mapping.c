@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "linux/fold_rules.h"
 #include "linux/layer.h"
 #include "linux/probes.h"
 
@@ -187,6 +188,27 @@ static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *
     return address;
 }
 
+/*
+ * Asking for the file is most of what a mapping pays that is not folded. A program that maps file
+ * after file, each once, is asked less often; which mapping is, follows no pattern that the program
+ * could share, so every class comes to be asked for.
+ */
+static uint32_t asked_in_vain;
+
+static bool worth_asking(void)
+{
+    const uint32_t in_vain = __atomic_load_n(&asked_in_vain, __ATOMIC_RELAXED);
+    const uint32_t turn = (uint32_t)layer.stats.maps * UINT32_C(0x9e3779b9);
+    return in_vain < ASKED_IN_VAIN || turn < UINT32_MAX / ASK_ONE_IN;
+}
+
+static void asked(bool folded)
+{
+    const uint32_t in_vain = __atomic_load_n(&asked_in_vain, __ATOMIC_RELAXED);
+    if (folded ? in_vain != 0 : in_vain < ASKED_IN_VAIN)
+        __atomic_store_n(&asked_in_vain, folded ? 0 : in_vain + 1, __ATOMIC_RELAXED);
+}
+
 static long map(struct request *request, size_t length)
 {
     if (request->flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))
@@ -198,13 +220,13 @@ static long map(struct request *request, size_t length)
     if (layer.future_locked)
         return map_plainly(request, length, MF_PASS_LOCKED, false);
     /* With so few pieces in all, no class can have enough: spare the look at the file. */
-    if (extents_now() == 0 && plain_count() + 1 < layer.options.promote_pieces)
+    if ((extents_now() == 0 && plain_count() + 1 < layer.options.promote_pieces) || !worth_asking())
         return map_plainly(request, length, MF_PASS_FEW, false);
     enum mf_pass_reason reason = identity_of(request);
-    if (reason != MF_PASS_REASONS)
-        return map_plainly(request, length, reason, false);
-    const uintptr_t address = map_folded(request, &reason);
-    return address != 0 ? (long)address : map_plainly(request, length, reason, true);
+    const bool identified = reason == MF_PASS_REASONS;
+    const uintptr_t address = identified ? map_folded(request, &reason) : 0;
+    asked(address != 0);
+    return address != 0 ? (long)address : map_plainly(request, length, reason, identified);
 }
 
 static uint64_t timer(void)
