@@ -120,33 +120,35 @@ static void count_piece(void)
         layer.stats.peak_live_pieces = layer.stats.live_pieces;
 }
 
-/* Fills the place of a copy. Its address, or 0 if the file cannot be read so: it is given back. */
-static uintptr_t copy_finish(const struct request *request, uintptr_t address)
+static void count_copy(uint64_t length)
 {
-    const int result = copy_fill(request, address);
-    if (layer_enter() != ENTER_LOCKED)
-        return result == 0 ? address : 0;
-    if (result == 0) {
-        layer.stats.copied++;
-        layer.stats.copied_bytes += request->length;
-        count_piece();
-        PROBE(copy, address, request->length, request->offset, request->file.inode);
-    } else {
-        range_release(address, address + request->length);
-    }
-    layer_leave();
-    return result == 0 ? address : 0;
+    layer.stats.copied++;
+    layer.stats.copied_bytes += length;
+    count_piece();
 }
 
-/* The descriptor of a private piece may not be read: its spot is given back. */
-static void carve_undo(const struct request *request, uintptr_t address)
+/* What was placed and counted cannot be had after all: its spot is given back. */
+static void place_undo(const struct request *request, uintptr_t address, bool copied)
 {
     if (layer_enter() != ENTER_LOCKED)
         return;
-    layer.stats.carved--;
+    layer.stats.carved -= !copied;
+    layer.stats.copied -= copied;
+    layer.stats.copied_bytes -= copied ? request->length : 0;
     layer.stats.live_pieces -= layer.stats.live_pieces > 0;
     range_release(address, address + request->length);
     layer_leave();
+}
+
+/* Fills the place of a copy. Its address, or 0 if the file cannot be read so. */
+static uintptr_t copy_finish(const struct request *request, uintptr_t address)
+{
+    if (copy_fill(request, address) != 0) {
+        place_undo(request, address, true);
+        return 0;
+    }
+    PROBE(copy, address, request->length, request->offset, request->file.inode);
+    return address;
 }
 
 /* An identified request. The address, or 0 and why the kernel should have it. */
@@ -170,6 +172,8 @@ static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *
             PROBE(carve, address, request->length, request->offset, request->file.inode);
         } else if (copy_wanted(class, request, *reason)) {
             copied = copy_place(class, request, &address) == 0;
+            if (copied)
+                count_copy(request->length);
             if (copied && *reason == MF_PASS_DEPTH)
                 copy_keep_original(class, request);
         }
@@ -181,7 +185,7 @@ static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *
         return copy_finish(request, address);
     if (address != 0 && (request->flags & MAP_TYPE) == MAP_PRIVATE &&
         !identity_may_read(request->fd)) {
-        carve_undo(request, address);
+        place_undo(request, address, false);
         *reason = MF_PASS_FILE;
         return 0;
     }
