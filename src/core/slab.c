@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A block is a power of two of bytes: a header of one cache line, then nodes. Blocks grow with the
- * whole (a quarter of it, up to a huge page), so that a small space holds little and a large one
- * sits on huge pages.
+ * whole (a quarter of it, up to a huge page), so that a large space sits on huge pages. A small one
+ * holds little: its first block is what its owner's page has left, the next ones are the smallest
+ * there are.
  */
-#include <stdbool.h>
-
-#include "core/error.h"
 #include "core/slab.h"
+#include "core/error.h"
 
 struct slab {
     struct slab *next, *prev;
     void *freed;    /* nodes that came back, linked through their second word */
-    uint32_t size;  /* bytes */
+    uint32_t size;  /* bytes; 0: the owner's */
     uint32_t nodes; /* in the block */
     uint32_t used;  /* of them, taken */
     uint32_t fresh; /* nodes never taken yet begin at this index */
@@ -23,7 +22,7 @@ struct free_node {
     struct free_node *next;
 };
 
-enum { HEADER_BYTES = 64 };
+enum { HEADER_BYTES = SLAB_ALIGN, SMALL_BYTES = 16 * SLAB_MIN };
 _Static_assert(sizeof(struct slab) <= HEADER_BYTES, "the header is one cache line");
 
 static void partial_unlink(struct nodes *nodes, struct slab *slab)
@@ -72,10 +71,19 @@ static void slab_release(struct nodes *nodes, struct slab *slab)
     nodes->alloc->free(nodes->alloc->context, slab, slab->size);
 }
 
+void nodes_init(struct nodes *nodes, const struct mf_alloc *alloc, void *memory, size_t size)
+{
+    struct slab *slab = memory;
+    *nodes = (struct nodes){.alloc = alloc};
+    *slab = (struct slab){.nodes = (uint32_t)((size - HEADER_BYTES) / NODE_BYTES)};
+    partial_link_last(nodes, slab);
+    nodes->free = slab->nodes;
+}
+
 static int slab_add(struct nodes *nodes)
 {
     uint32_t size = SLAB_MIN;
-    while (size < SLAB_MAX && size < nodes->bytes / 4)
+    while (nodes->bytes >= SMALL_BYTES && size < SLAB_MAX && size < nodes->bytes / 4)
         size *= 2;
     struct slab *slab = nodes->alloc->alloc(nodes->alloc->context, size, HEADER_BYTES);
     if (!slab)
@@ -137,7 +145,7 @@ void node_give(struct nodes *nodes, void *taken)
     const uint64_t spare = nodes->free - slab->nodes;
     if (nodes->taken == 0)
         nodes_trim(nodes);
-    else if (slab->used == 0 && spare >= nodes->keep && spare >= slab->nodes)
+    else if (slab->size != 0 && slab->used == 0 && spare >= nodes->keep && spare >= slab->nodes)
         slab_release(nodes, slab);
 }
 
@@ -146,9 +154,7 @@ void nodes_trim(struct nodes *nodes)
     struct slab *next;
     for (struct slab *slab = nodes->partial; slab; slab = next) {
         next = slab->next;
-        /* One of the smallest stays: the next area will want it again. */
-        const bool only = nodes->free == slab->nodes && slab->size == SLAB_MIN;
-        if (slab->used == 0 && nodes->free - slab->nodes >= nodes->keep && !only)
+        if (slab->size != 0 && slab->used == 0 && nodes->free - slab->nodes >= nodes->keep)
             slab_release(nodes, slab);
     }
 }
@@ -160,7 +166,8 @@ void nodes_destroy(struct nodes *nodes)
         while (lists[i]) {
             struct slab *slab = lists[i];
             lists[i] = slab->next;
-            nodes->alloc->free(nodes->alloc->context, slab, slab->size);
+            if (slab->size != 0)
+                nodes->alloc->free(nodes->alloc->context, slab, slab->size);
         }
     }
 }

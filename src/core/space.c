@@ -82,12 +82,12 @@ int mf_space_create(uint64_t low, uint64_t last, uint64_t granule, const struct 
     if (granule == 0 || granule & (granule - 1) || low > last || low & (granule - 1) ||
         (last & (granule - 1)) != granule - 1 || !alloc || !alloc->alloc || !alloc->free)
         return -MF_EINVAL;
-    struct mf_space *space = alloc->alloc(alloc->context, SLAB_MIN, sizeof(uint64_t));
+    struct mf_space *space = alloc->alloc(alloc->context, SPACE_BYTES, SLAB_ALIGN);
     if (!space)
         return -MF_ENOMEM;
     const unsigned shift = (unsigned)__builtin_ctzll(granule);
-    *space = (struct mf_space){
-        .low = low >> shift, .last = last >> shift, .shift = shift, .nodes = {.alloc = alloc}};
+    *space = (struct mf_space){.low = low >> shift, .last = last >> shift, .shift = shift};
+    nodes_init(&space->nodes, alloc, (char *)space + SPACE_HEAD, SPACE_BYTES - SPACE_HEAD);
     *out = space;
     return 0;
 }
@@ -98,7 +98,7 @@ void mf_space_destroy(struct mf_space *space)
         return;
     const struct mf_alloc *alloc = space->nodes.alloc;
     nodes_destroy(&space->nodes);
-    alloc->free(alloc->context, space, SLAB_MIN);
+    alloc->free(alloc->context, space, SPACE_BYTES);
 }
 
 int mf_space_reserve(struct mf_space *space, uint64_t operations)
@@ -425,7 +425,7 @@ void mf_space_stats(const struct mf_space *space, struct mf_space_stats *stats)
     }
     *stats = (struct mf_space_stats){
         .areas = space->areas,
-        .metadata_bytes = SLAB_MIN + space->nodes.bytes,
+        .metadata_bytes = SPACE_BYTES + space->nodes.bytes,
         .used = granules_bytes(space, used),
         .free = granules_bytes(space, free),
         .largest_gap = granules_bytes(space, longest),

@@ -25,6 +25,11 @@ struct mf_space {
     struct nodes nodes;
 };
 
+/* A space is a page: itself, then its first nodes. */
+enum { SPACE_BYTES = SLAB_MIN, SPACE_HEAD = 128 };
+_Static_assert(sizeof(struct mf_space) <= SPACE_HEAD && SPACE_HEAD % SLAB_ALIGN == 0,
+               "a space's first nodes begin behind it");
+
 /*
  * How a leaf was reached: inner[0] is the root, at[] the child taken in each; row is a place in the
  * leaf.

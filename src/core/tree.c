@@ -159,36 +159,46 @@ static void space_refresh_after(struct mf_space *space, uint64_t key)
 /* ---- nodes come and go ---- */
 
 /*
- * Nodes that an operation may take which splits up to `leaves` leaves: each may split a node of
- * each level.
+ * Nodes that an operation may take which splits up to `leaves` leaves. Each may split a node of
+ * each level; but an inner node splits when it has INNER_FANOUT children and then has half, and one
+ * that was joined has three quarters, so few splits below cannot split it twice. One more is the new
+ * root. Where there is only one leaf, both ends of a range are in it.
  */
-static uint64_t nodes_for(unsigned height, uint64_t leaves)
+static uint64_t nodes_for(const struct mf_space *space, uint64_t leaves)
 {
-    return leaves * (height + 1) + 1;
+    if (space->height == 0 && leaves >= SPLITS)
+        leaves = SPLITS - 1;
+    uint64_t inners = leaves * space->height;
+    if (leaves < INNER_FANOUT / 4 && space->inners < inners)
+        inners = space->inners;
+    return leaves + inners + 1;
 }
 
 int space_prepare(struct mf_space *space, uint64_t leaves)
 {
-    return nodes_require(&space->nodes, nodes_for(space->height, leaves));
+    return nodes_require(&space->nodes, nodes_for(space, leaves));
 }
 
 /*
- * Nodes that the next `operations` may take. A leaf may split in each of SPLITS places of each. An
- * inner node splits when it has INNER_FANOUT children and then has half: those there are now can
- * split twice for little, afterwards it takes a quarter of INNER_FANOUT splits below for one. The
- * last operation finds what it asks for beforehand, which is the worst case.
+ * Nodes that the next `operations` may take: of one, what it asks for itself. Of more, a leaf may
+ * split in each of SPLITS places of each. An inner node splits when it has INNER_FANOUT children and
+ * then has half: those there are now can split twice for little, afterwards it takes a quarter of
+ * INNER_FANOUT splits below for one. The last operation finds what it asks for beforehand, which is
+ * the worst case.
  */
 uint64_t nodes_for_operations(const struct mf_space *space, uint64_t operations)
 {
     if (operations == 0)
         return 0;
+    if (operations == 1)
+        return nodes_for(space, SPLITS);
     unsigned height = space->height + 1;
     for (uint64_t n = operations; n > 1; n /= INNER_FANOUT / 4)
         height++;
     const uint64_t leaves = (operations - 1) * SPLITS;
     const uint64_t seldom = 2 * space->inners + leaves / (INNER_FANOUT / 4 - 1);
     const uint64_t always = leaves * height;
-    return leaves + (seldom < always ? seldom : always) + nodes_for(height, SPLITS);
+    return leaves + (seldom < always ? seldom : always) + SPLITS * (height + 1) + 1;
 }
 
 void space_use_reserve(struct mf_space *space, uint64_t operations)

@@ -247,6 +247,15 @@ static struct extent *deepen(struct class *class, const struct request *request,
     return extent;
 }
 
+/* While pieces are folded and none is left to the kernel, the space of those holds no memory. */
+static void plain_trim(void)
+{
+    if (plain == NULL || plain_count() != 0)
+        return;
+    mf_space_destroy(plain);
+    plain = NULL;
+}
+
 /*
  * Finds the request a spot in an extent of its class and makes it live. 0 and *address, or -1 and
  * *reason why the kernel should have it; -1 with MF_PASS_DEPTH may be copied instead.
@@ -297,6 +306,7 @@ int class_carve(struct class *class, const struct request *request, uintptr_t *a
         return -1;
     }
     class->carved++;
+    plain_trim();
     *address = start;
     return 0;
 }
@@ -349,20 +359,16 @@ void plain_remove(uintptr_t start, uintptr_t end)
 /* Remembers a piece that the kernel got; class NULL: nobody asked which file it is of. */
 void plain_add(uintptr_t start, size_t length, struct class *class)
 {
-    if (plain == NULL && mf_space_create(0, UINT64_MAX, layer.page, layer_memory(), &plain) != 0) {
-        plain = NULL;
-        if (class != NULL)
-            class_put(class);
-        return;
-    }
     if (class != NULL)
         class->plain++; /* holds it while what lay there before is forgotten */
     plain_remove(start, start + length);
+    if (plain == NULL && mf_space_create(0, UINT64_MAX, layer.page, layer_memory(), &plain) != 0)
+        plain = NULL;
     const uint32_t id = class != NULL ? class->id : NO_CLASS;
     const struct mf_area area = {start, length, id, 0};
-    if (mf_space_insert(plain, &area) == 0)
+    if (plain != NULL && mf_space_insert(plain, &area) == 0) {
         atomic_fetch_add_explicit(&plain_pieces, 1, memory_order_relaxed);
-    else if (class != NULL) {
+    } else if (class != NULL) {
         class->plain--;
         class_put(class);
     }

@@ -210,7 +210,9 @@ static long fill(int fd, uintptr_t start, size_t length, uint64_t offset)
             break;
         done += (size_t)got;
     }
-    __builtin_memset((void *)(start + done), 0, length - done);
+    /* Not for no bytes: what lies there may be another page, and a masked store to it is slow. */
+    if (done < length)
+        __builtin_memset((void *)(start + done), 0, length - done);
     return (long)done;
 }
 

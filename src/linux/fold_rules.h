@@ -11,6 +11,8 @@ enum {
     PIECES_A_DEPTH = 16,  /* how many carved pieces justify one more extent */
     MAX_COPY_PAGES = 256, /* of a piece that is copied because it overlaps */
     SMALL_PAGES = 16,     /* of one that is copied to spare kernel maps */
+    ASKED_IN_VAIN = 64,   /* mappings in a row whose files were asked for and that did not fold */
+    ASK_ONE_IN = 4,       /* from then on one in so many is asked for, until one folds */
 };
 
 #endif

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "linux/fold_rules.h"
 #include "linux/layer.h"
 #include "linux/probes.h"
 
@@ -119,33 +120,35 @@ static void count_piece(void)
         layer.stats.peak_live_pieces = layer.stats.live_pieces;
 }
 
-/* Fills the place of a copy. Its address, or 0 if the file cannot be read so: it is given back. */
-static uintptr_t copy_finish(const struct request *request, uintptr_t address)
+static void count_copy(uint64_t length)
 {
-    const int result = copy_fill(request, address);
-    if (layer_enter() != ENTER_LOCKED)
-        return result == 0 ? address : 0;
-    if (result == 0) {
-        layer.stats.copied++;
-        layer.stats.copied_bytes += request->length;
-        count_piece();
-        PROBE(copy, address, request->length, request->offset, request->file.inode);
-    } else {
-        range_release(address, address + request->length);
-    }
-    layer_leave();
-    return result == 0 ? address : 0;
+    layer.stats.copied++;
+    layer.stats.copied_bytes += length;
+    count_piece();
 }
 
-/* The descriptor of a private piece may not be read: its spot is given back. */
-static void carve_undo(const struct request *request, uintptr_t address)
+/* What was placed and counted cannot be had after all: its spot is given back. */
+static void place_undo(const struct request *request, uintptr_t address, bool copied)
 {
     if (layer_enter() != ENTER_LOCKED)
         return;
-    layer.stats.carved--;
+    layer.stats.carved -= !copied;
+    layer.stats.copied -= copied;
+    layer.stats.copied_bytes -= copied ? request->length : 0;
     layer.stats.live_pieces -= layer.stats.live_pieces > 0;
     range_release(address, address + request->length);
     layer_leave();
+}
+
+/* Fills the place of a copy. Its address, or 0 if the file cannot be read so. */
+static uintptr_t copy_finish(const struct request *request, uintptr_t address)
+{
+    if (copy_fill(request, address) != 0) {
+        place_undo(request, address, true);
+        return 0;
+    }
+    PROBE(copy, address, request->length, request->offset, request->file.inode);
+    return address;
 }
 
 /* An identified request. The address, or 0 and why the kernel should have it. */
@@ -169,6 +172,8 @@ static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *
             PROBE(carve, address, request->length, request->offset, request->file.inode);
         } else if (copy_wanted(class, request, *reason)) {
             copied = copy_place(class, request, &address) == 0;
+            if (copied)
+                count_copy(request->length);
             if (copied && *reason == MF_PASS_DEPTH)
                 copy_keep_original(class, request);
         }
@@ -180,11 +185,32 @@ static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *
         return copy_finish(request, address);
     if (address != 0 && (request->flags & MAP_TYPE) == MAP_PRIVATE &&
         !identity_may_read(request->fd)) {
-        carve_undo(request, address);
+        place_undo(request, address, false);
         *reason = MF_PASS_FILE;
         return 0;
     }
     return address;
+}
+
+/*
+ * Asking for the file is most of what a mapping pays that is not folded. A program that maps file
+ * after file, each once, is asked less often; which mapping is, follows no pattern that the program
+ * could share, so every class comes to be asked for.
+ */
+static uint32_t asked_in_vain;
+
+static bool worth_asking(void)
+{
+    const uint32_t in_vain = __atomic_load_n(&asked_in_vain, __ATOMIC_RELAXED);
+    const uint32_t turn = (uint32_t)layer.stats.maps * UINT32_C(0x9e3779b9);
+    return in_vain < ASKED_IN_VAIN || turn < UINT32_MAX / ASK_ONE_IN;
+}
+
+static void asked(bool folded)
+{
+    const uint32_t in_vain = __atomic_load_n(&asked_in_vain, __ATOMIC_RELAXED);
+    if (folded ? in_vain != 0 : in_vain < ASKED_IN_VAIN)
+        __atomic_store_n(&asked_in_vain, folded ? 0 : in_vain + 1, __ATOMIC_RELAXED);
 }
 
 static long map(struct request *request, size_t length)
@@ -198,13 +224,13 @@ static long map(struct request *request, size_t length)
     if (future_lock())
         return map_plainly(request, length, MF_PASS_LOCKED, false);
     /* With so few pieces in all, no class can have enough: spare the look at the file. */
-    if (extents_now() == 0 && plain_count() + 1 < layer.options.promote_pieces)
+    if ((extents_now() == 0 && plain_count() + 1 < layer.options.promote_pieces) || !worth_asking())
         return map_plainly(request, length, MF_PASS_FEW, false);
     enum mf_pass_reason reason = identity_of(request);
-    if (reason != MF_PASS_REASONS)
-        return map_plainly(request, length, reason, false);
-    const uintptr_t address = map_folded(request, &reason);
-    return address != 0 ? (long)address : map_plainly(request, length, reason, true);
+    const bool identified = reason == MF_PASS_REASONS;
+    const uintptr_t address = identified ? map_folded(request, &reason) : 0;
+    asked(address != 0);
+    return address != 0 ? (long)address : map_plainly(request, length, reason, identified);
 }
 
 static uint64_t timer(void)

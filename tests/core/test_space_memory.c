@@ -214,44 +214,76 @@ static void whole_areas_and_ends_are_removed_without_memory(void **state)
     }
 }
 
-/* Each of them in another leaf of a tree whose leaves are full. */
+/* One operation of a kind at an area, which needs no memory that was not reserved. */
+static void apply_reserved(struct pair *pair, unsigned which, struct mf_area area, uint64_t i)
+{
+    int result;
+    if (which == 0) {
+        result = mf_space_remove(pair->space, area.start + PAGE, PAGE);
+        model_remove(&pair->model, area.start + PAGE, PAGE);
+    } else if (which == 1) {
+        result = mf_space_retag(pair->space, area.start + PAGE, PAGE, TOP, i);
+        model_retag(&pair->model, area.start + PAGE, PAGE, TOP, i);
+    } else if (which == 2) {
+        const struct mf_fit fit = {
+            .length = PAGE, .align = 1, .last = TOP, .hint = area.start, .policy = MF_FIT_HINT};
+        result = mf_space_place(pair->space, &fit, i, i << 30, &area);
+        model_place(&pair->model, &fit, i, i << 30, &area);
+    } else {
+        const uint64_t length = area.length + 200 * PAGE;
+        result = mf_space_retag(pair->space, area.start + PAGE, length, 3, i << 2);
+        model_retag(&pair->model, area.start + PAGE, length, 3, i << 2);
+    }
+    assert_int_equal(result, 0);
+}
+
+/* Each of them in another leaf of a tree whose leaves are full, with so many reserved at a time. */
+static void apply_many_reserved(const struct manner *manner, unsigned which, uint64_t count,
+                                uint64_t reserved)
+{
+    enum { OPERATIONS_IN_ALL = 300 };
+    struct pair pair;
+    build(&pair, manner, count);
+    for (uint64_t i = 0; i < OPERATIONS_IN_ALL; i++) {
+        if (i % reserved == 0)
+            assert_int_equal(mf_space_reserve(pair.space, reserved), 0);
+        pair.memory.forbidden = true;
+        apply_reserved(&pair, which, area_of(manner, (i * 7919 + 3) % count, count), i);
+        pair.memory.forbidden = false;
+    }
+    assert_int_equal(pair.memory.forbidden_calls, 0);
+    tear_down(&pair);
+}
+
 static void reserved_operations_never_allocate_wherever_they_are(void **state)
 {
     (void)state;
-    enum { RESERVED = 300 };
+    static const uint64_t counts[] = {1, 40, 1100, 5000};
     for (size_t m = 0; m < COUNT(manners); m++) {
-        for (unsigned which = 0; which < 3; which++) {
-            struct pair pair;
-            const uint64_t count = 2000;
-            build(&pair, &manners[m], count);
-            assert_int_equal(mf_space_reserve(pair.space, RESERVED), 0);
-            pair.memory.forbidden = true;
-            for (uint64_t i = 0; i < RESERVED; i++) {
-                const uint64_t at = (i * 7919 + 3) % count;
-                struct mf_area area = area_of(&manners[m], at, count);
-                int result;
-                if (which == 0) {
-                    result = mf_space_remove(pair.space, area.start + PAGE, PAGE);
-                    model_remove(&pair.model, area.start + PAGE, PAGE);
-                } else if (which == 1) {
-                    result = mf_space_retag(pair.space, area.start + PAGE, PAGE, TOP, i);
-                    model_retag(&pair.model, area.start + PAGE, PAGE, TOP, i);
-                } else {
-                    const struct mf_fit fit = {.length = PAGE,
-                                               .align = 1,
-                                               .last = TOP,
-                                               .hint = area.start,
-                                               .policy = MF_FIT_HINT};
-                    result = mf_space_place(pair.space, &fit, i, i << 30, &area);
-                    model_place(&pair.model, &fit, i, i << 30, &area);
-                }
-                assert_int_equal(result, 0);
-            }
-            assert_int_equal(pair.memory.forbidden_calls, 0);
-            pair.memory.forbidden = false;
-            tear_down(&pair);
+        /* A long retag is one operation only where it does not reach far. */
+        const unsigned kinds = manners[m].step < UINT64_C(1) << 32 ? 4 : 3;
+        for (unsigned which = 0; which < kinds; which++) {
+            apply_many_reserved(&manners[m], which, 2000, which < 3 ? 300 : 1);
+            for (size_t c = 0; c < COUNT(counts); c++)
+                apply_many_reserved(&manners[m], which, counts[c], 1);
         }
     }
+}
+
+static void a_small_space_is_a_page_and_what_it_reserves_is_in_it(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct mf_space_stats stats;
+    open_space(&f, 0, TOP, PAGE);
+    for (uint64_t i = 0; i < 20; i++) {
+        assert_int_equal(insert(&f, 3 * i * PAGE, 2 * PAGE, 0, 0), 0);
+        assert_int_equal(mf_space_reserve(f.space, 1), 0);
+    }
+    mf_space_stats(f.space, &stats);
+    assert_int_equal(stats.metadata_bytes, 4096);
+    assert_int_equal(f.memory.live_bytes, 4096);
+    close_space(&f);
 }
 
 /* Areas that meet at every multiple of 2^32 granules, in leaves that are full, and become one: what
@@ -380,6 +412,7 @@ int main(void)
         cmocka_unit_test(errors_in_the_question_are_told_even_where_memory_is_out),
         cmocka_unit_test(whole_areas_and_ends_are_removed_without_memory),
         cmocka_unit_test(reserved_operations_never_allocate_wherever_they_are),
+        cmocka_unit_test(a_small_space_is_a_page_and_what_it_reserves_is_in_it),
         cmocka_unit_test(a_reserved_retag_over_many_areas_far_apart_never_allocates),
         cmocka_unit_test(a_reservation_is_set_anew_and_given_back),
         cmocka_unit_test(a_reservation_that_fails_keeps_the_earlier_one_and_no_memory),

@@ -13,12 +13,14 @@ long mf_sys_inject(long number);
 
 static long target = NEVER;
 static int countdown, error;
-static bool again, reached; /* again: every later call fails, too */
-static unsigned spans;      /* bit n: the n-th call is told that it spans several kernel maps */
-static char *taken;         /* where another thread gets a page when the call fails */
+static bool again, reached;  /* again: every later call fails, too */
+static unsigned files_asked; /* statx */
+static unsigned spans;       /* bit n: the n-th call is told that it spans several kernel maps */
+static char *taken;          /* where another thread gets a page when the call fails */
 
 long mf_sys_inject(long number)
 {
+    files_asked += number == SYS_statx;
     if (number != target)
         return 0;
     const bool spanning = spans & 1;
@@ -259,10 +261,60 @@ static void what_another_thread_gets_where_a_piece_was_is_left_alone(void **stat
     assert_int_equal(status, 0);
 }
 
+enum { IN_VAIN = 64, ONCE = 400, HELD = 16 };
+
+/* Maps so many pages of a file, keeps them, and says how often the layer asked for the file. */
+static unsigned map_and_keep(int fd, unsigned pages, char **pieces)
+{
+    const unsigned before = files_asked;
+    for (unsigned i = 0; i < pages; i++)
+        pieces[i] = map_pages(fd, PROT_READ, MAP_PRIVATE, i, 1);
+    return files_asked - before;
+}
+
+static void
+files_that_are_mapped_once_are_asked_for_less_often_and_the_next_still_fold(void **state)
+{
+    (void)state;
+    struct mf_map_options folding_at_once, options;
+    mf_map_get_options(&folding_at_once);
+    options = folding_at_once;
+    options.promote_pieces = 8;
+    assert_int_equal(mf_map_set_options(&options), 0);
+    const int held = file_make(HELD), once = file_make(1), last = file_make(ONCE);
+    static char *pieces[HELD], *many[ONCE];
+    map_and_keep(held, HELD, pieces);
+    assert_int_equal(kind_at(pieces[HELD - 1]), MF_MAP_CARVED);
+
+    for (int i = 0; i < IN_VAIN; i++)
+        unmap_pages(map_pages(once, PROT_READ, MAP_PRIVATE, 0, 1), 1);
+    unsigned before = files_asked;
+    for (int i = 0; i < ONCE; i++)
+        unmap_pages(map_pages(once, PROT_READ, MAP_PRIVATE, 0, 1), 1);
+    assert_in_range(files_asked - before, ONCE / 5, ONCE / 3);
+
+    map_and_keep(last, ONCE, many);
+    assert_int_equal(kind_at(many[0]), MF_MAP_PASSED);
+    for (unsigned i = ONCE / 4; i < ONCE; i++)
+        assert_int_equal(kind_at(many[i]), MF_MAP_CARVED);
+    unmap_pages(many[ONCE - 1], 1);
+    assert_true(map_and_keep(last, 1, many + ONCE - 1) > 0);
+
+    for (unsigned i = 0; i < HELD; i++)
+        unmap_pages(pieces[i], 1);
+    unmap_pages(many[ONCE - 1], 1);
+    for (unsigned i = 0; i < ONCE - 1; i++)
+        unmap_pages(many[i], 1);
+    assert_int_equal(extents(), 0);
+    assert_int_equal(mf_map_set_options(&folding_at_once), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_failing_system_call_is_survived),
+        cmocka_unit_test(
+            files_that_are_mapped_once_are_asked_for_less_often_and_the_next_still_fold),
         cmocka_unit_test(a_piece_that_cannot_be_moved_in_all_its_parts_stays_whole_where_it_is),
         cmocka_unit_test(what_another_thread_gets_where_a_piece_was_is_left_alone),
     };

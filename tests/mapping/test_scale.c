@@ -66,6 +66,35 @@ static void pieces_of_many_sizes_at_random_offsets(void **state)
     close(fd);
 }
 
+/* A thousand at a time of far more: what tables keep of all that has gone counts, too. */
+static void a_thousand_live_pieces_take_64_bytes_of_tables_each(void **state)
+{
+    (void)state;
+    enum { LIVE = 1000, TURNS = 50 * LIVE, FILE_PAGES = (1 << 30) / P };
+    static const int protections[] = {PROT_READ, PROT_READ | PROT_WRITE};
+    const int fd = sparse_file(1 << 30);
+    uint64_t random = 88172645463325252;
+    for (unsigned way = 0; way < 2; way++) {
+        for (unsigned i = 0; i < TURNS; i++) {
+            const unsigned slot = i % LIVE;
+            if (i >= LIVE)
+                unmap_pages(pieces[slot], sizes[slot]);
+            random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+            sizes[slot] = 1 + (unsigned)(random % 64);
+            pieces[slot] = map_pages(fd, protections[way], MAP_PRIVATE,
+                                     (unsigned)(random >> 20) % (FILE_PAGES - 64), sizes[slot]);
+        }
+        struct mf_map_stats stats;
+        mf_map_stats(&stats);
+        print_message("%.1f bytes of tables for each of 1,000 live pieces\n",
+                      (double)stats.metadata_bytes / LIVE);
+        assert_in_range(stats.metadata_bytes, 1, 64 * LIVE);
+        for (unsigned i = 0; i < LIVE; i++)
+            unmap_pages(pieces[i], sizes[i]);
+    }
+    close(fd);
+}
+
 static int reader_of(int fd)
 {
     char path[32];
@@ -334,6 +363,7 @@ int main(void)
         cmocka_unit_test(a_snapshot_is_a_copy_of_what_is_shared_and_read_only),
         cmocka_unit_test(each_page_of_a_file_by_a_call_of_its_own_in_both_orders),
         cmocka_unit_test(pieces_of_many_sizes_at_random_offsets),
+        cmocka_unit_test(a_thousand_live_pieces_take_64_bytes_of_tables_each),
         cmocka_unit_test(many_small_files_mapped_private_and_kept),
         cmocka_unit_test(what_is_shared_meets_the_limit_unless_it_may_be_a_snapshot),
         cmocka_unit_test(files_written_up_to_the_limit_have_their_bytes),
