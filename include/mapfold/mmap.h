@@ -97,8 +97,8 @@ struct mf_map_info {
  */
 MF_PUBLIC int mf_map_query(const void *address, struct mf_map_info *info);
 
-/* How the layer behaves. Get, change and set: fields that a caller does not know keep their value.
- */
+/* How the layer behaves: get, change, and set. One more field here, or in mf_map_stats, is another
+ * soname. */
 struct mf_map_options {
     uint64_t max_copy_bytes; /* copies beyond it are refused; 0 = no copies. Default: a quarter of
                                 the memory that the process may have */

@@ -275,7 +275,8 @@ static int area_retire(struct extent *extent, const struct mf_area *area)
     return 0;
 }
 
-/* One live area (clipped to what is released) ends. 0, or a negative errno with nothing changed. */
+/* One live area (clipped to what is released) ends. 0, or a negative errno, and then it is live as before,
+ * though some of what the program changed of it may have been undone. */
 static int area_release(struct extent *extent, const struct mf_area *area)
 {
     const uint64_t changed = area->tag & CHANGED_MASK;

@@ -65,42 +65,45 @@ static long kernel_protect(uintptr_t start, size_t length, int protection, int k
 }
 
 /*
- * Whether there are copies of what the kernel would not let have this protection: a shared piece of a
- * descriptor that may not write, or a file whose mount allows nothing to be executed.
+ * Up to where there are no copies of what the kernel would not let have this protection: a shared piece of
+ * a descriptor that may not write, or a file whose mount allows nothing to be executed.
  */
-static bool copies_forbid(uintptr_t start, uintptr_t end, int protection)
+static uintptr_t allowed_end(uintptr_t start, uintptr_t end, int protection)
 {
     while (start < end) {
         const struct run run = run_at(start, end);
         struct mf_area area;
         for (uintptr_t at = run.start; run.copied && at < run.end; at = area.start + area.length) {
             if (mf_space_find(extent_at_or_above(at)->live, at, &area) != 0)
-                return true;
+                return at;
             const struct class *class = class_of(tag_class(area.tag));
             if (((protection & PROT_WRITE) && class->shared) ||
                 ((protection & PROT_EXEC) && !class->executable))
-                return true;
+                return at;
         }
         start = run.end;
     }
-    return false;
+    return end;
 }
 
+/* The first page that cannot be changed ends it, and what lies before is changed. */
 static long protect_ours(uintptr_t start, uintptr_t end, int protection, int key)
 {
     const uintptr_t visible = visible_end(start, end);
+    const uintptr_t allowed = (protection & (PROT_WRITE | PROT_EXEC))
+                                  ? allowed_end(start, visible, protection)
+                                  : visible;
+    const long stopped = allowed < visible ? -EACCES : visible < end ? -ENOMEM : 0;
     const int known = PROT_READ | PROT_WRITE | PROT_EXEC;
-    if (visible == start) {
+    if (allowed == start) {
         const int valid = known | 0x8 /* PROT_SEM */;
-        return (protection & ~valid) ? -EINVAL : -ENOMEM;
+        return (protection & ~valid) ? -EINVAL : stopped;
     }
     const bool plain = key == -1 && (protection & ~known) == 0;
-    if ((protection & (PROT_WRITE | PROT_EXEC)) && copies_forbid(start, visible, protection))
-        return -EACCES;
-    if (range_mark_changed(start, visible, plain ? CHANGED_PROTECTION : CHANGED_FOR_GOOD) != 0)
+    if (range_mark_changed(start, allowed, plain ? CHANGED_PROTECTION : CHANGED_FOR_GOOD) != 0)
         return -ENOMEM;
-    const long result = kernel_protect(start, visible - start, protection, key);
-    return result == 0 && visible < end ? -ENOMEM : result;
+    const long result = kernel_protect(start, allowed - start, protection, key);
+    return result == 0 ? stopped : result;
 }
 
 static long protect(uintptr_t start, size_t length, int protection, int key)

@@ -268,13 +268,19 @@ static bool snapshots_are_as_told(int fd)
     if (mf_map_set_options(&options) != 0 || !is_kind(live, MF_MAP_PASSED))
         return false;
     char *writable = mf_mmap(NULL, P, PROT_READ, MAP_SHARED, fd, P);
+    char *before = mf_mmap(NULL, P, PROT_READ, MAP_PRIVATE, reader, P);
     char *copy = mf_mmap(NULL, P, PROT_READ, MAP_SHARED, reader, P);
+    if (!is_kind(before, MF_MAP_COPIED) || copy != before + P)
+        return false;
     if (!is_kind(writable, MF_MAP_PASSED) || !is_kind(copy, MF_MAP_COPIED) || !page_is(copy, 1))
         return false;
     if (mf_mprotect(copy, P, RW) != -1 || errno != EACCES)
         return false;
+    if (mf_mprotect(before, 2 * P, RW) != -1 || errno != EACCES)
+        return false;
+    before[0] = 'w'; /* what lies before the first page that may not be changed is */
     return pwrite(fd, "x", 1, P) == 1 && live[0] == 'x' && writable[0] == 'x' && page_is(copy, 1) &&
-           mf_munmap(copy, P) == 0;
+           mf_munmap(before, 2 * P) == 0;
 }
 
 static void a_snapshot_is_a_copy_of_what_is_shared_and_read_only(void **state)

@@ -189,6 +189,7 @@ struct world {
     struct mix mix;
     int number; /* thread */
     bool oracle, in_child, detailed;
+    bool lost_pages; /* the child has not got all of its parent's: MADV_DONTFORK */
     uint32_t epoch, vma, op, sub, slot, live_slots;
     char directory[300];
     struct descriptor descriptors[DESCRIPTORS];
@@ -200,6 +201,7 @@ struct world {
 
 extern size_t page_size;
 extern bool kernel_moves_many; /* mremap moves several kernel mappings at once: Linux 6.17 */
+extern bool locks_comparable;  /* threads do not share a limit of what they may lock */
 extern bool residency_stable;  /* files on tmpfs and no swap: mincore answers the same each time */
 
 /* files.c: the files of one side */

@@ -209,8 +209,10 @@ static void execute_fork(struct world *w, const struct op *op, struct record *r)
         for (uint32_t i = 0; i <= SLOTS; i++) {
             struct region *region = &w->regions[i];
             for (uint32_t j = 0; region->live && j < region->pages; j++) {
-                if (region->page[j].live && region->page[j].no_fork)
-                    model_unmap(w, (struct sym){(uint16_t)i, 0, (int32_t)j}, 1, false);
+                if (!region->page[j].live || !region->page[j].no_fork)
+                    continue;
+                model_unmap(w, (struct sym){(uint16_t)i, 0, (int32_t)j}, 1, false);
+                w->lost_pages = true;
             }
         }
         return;

@@ -193,6 +193,8 @@ static bool others_take_holes(const struct world *w, struct sym at)
 
 static bool mmap_valid(const struct world *w, const struct op *op)
 {
+    if (!locks_comparable && op->flags & MAP_LOCKED)
+        return false;
     if (!(op->flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))) {
         if (op->dst == 0 || op->dst > SLOTS || w->regions[op->dst].live)
             return false;
@@ -287,6 +289,8 @@ bool op_valid(const struct world *w, const struct op *op)
     case OP_MINCORE:
     case OP_MLOCK:
     case OP_MUNLOCK:
+        if (op->kind == OP_MLOCK && !locks_comparable)
+            return false;
         if (!r)
             return op->at.region == AT_KERNEL;
         return (huge(op->length) && r->base) ||
@@ -306,6 +310,9 @@ bool op_valid(const struct world *w, const struct op *op)
         return !w->in_child && op->value > 0 && op->value < 64;
     case OP_OPEN:
         return op->fd < DESCRIPTORS && !w->descriptors[op->fd].open && op->value < FILE_KINDS;
+    case OP_MAPS:
+        /* a fork beside another thread's call, or without pages of the parent, may leave extents */
+        return !w->in_child || (w->options->threads < 2 && !w->lost_pages);
     case OP_LOCK:
         /* the flock of a child lives until the kernel has torn down the child's memory: some time */
         if (w->in_child && op->flags & 1)

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysinfo.h>
@@ -30,7 +31,7 @@ enum {
 };
 
 size_t page_size;
-bool kernel_moves_many, residency_stable;
+bool kernel_moves_many, locks_comparable, residency_stable;
 
 static struct tape *tapes[2][WORLDS];
 
@@ -55,10 +56,20 @@ static bool probe_moves_many(void)
     return many;
 }
 
+/* What one thread may lock must not depend on what the others have locked just then. */
+static bool locks_prepare(uint32_t threads)
+{
+    const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+    struct rlimit limit;
+    return threads == 1 || setrlimit(RLIMIT_MEMLOCK, &unlimited) == 0 ||
+           (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY);
+}
+
 int sides_prepare(const struct options *options)
 {
     page_size = (size_t)sysconf(_SC_PAGESIZE);
     kernel_moves_many = probe_moves_many();
+    locks_comparable = locks_prepare(options->threads);
     struct statfs system;
     struct sysinfo info;
     residency_stable = statfs(options->directory, &system) == 0 && system.f_type == TMPFS_MAGIC &&
