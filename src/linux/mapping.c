@@ -202,8 +202,10 @@ static uint32_t asked_in_vain;
 static bool worth_asking(void)
 {
     const uint32_t in_vain = __atomic_load_n(&asked_in_vain, __ATOMIC_RELAXED);
-    const uint32_t turn = (uint32_t)layer.stats.maps * UINT32_C(0x9e3779b9);
-    return in_vain < ASKED_IN_VAIN || turn < UINT32_MAX / ASK_ONE_IN;
+    if (in_vain < ASKED_IN_VAIN)
+        return true;
+    const uint64_t maps = __atomic_load_n(&layer.stats.maps, __ATOMIC_RELAXED);
+    return (uint32_t)maps * UINT32_C(0x9e3779b9) < UINT32_MAX / ASK_ONE_IN;
 }
 
 static void asked(bool folded)
