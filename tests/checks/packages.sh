@@ -12,7 +12,7 @@ debs=$root/build-test/deb
 layer=$work/overlay
 
 build_packages() {
-    scripts/deb.sh "$debs" && for name in libmapfold0 libmapfold-dev mapfold; do
+    rm -rf "$debs" && scripts/deb.sh "$debs" && for name in libmapfold0 libmapfold-dev mapfold; do
         ls "$debs/$name"_*.deb || return 1
     done
 }
