@@ -43,8 +43,7 @@ static error_t parse_warn(struct argp_state *state, const char *arg, double *war
     *warn = strtod(arg, &end);
     if (end != arg && *end == '\0' && isfinite(*warn) && *warn > 0)
         return 0;
-    argp_error(state, "--warn: '%s' is no percentage above 0", arg);
-    return EINVAL;
+    return cli_wrong(state, "--warn: '%s' is no percentage above 0", arg);
 }
 
 static error_t parse_limit(struct argp_state *state, const char *arg, uint64_t *limit)
@@ -55,8 +54,7 @@ static error_t parse_limit(struct argp_state *state, const char *arg, uint64_t *
     if (errno == 0 && end != arg && *end == '\0' && arg[0] != '-' && *limit > 0 &&
         *limit <= INT32_MAX)
         return 0;
-    argp_error(state, "--limit: '%s' is no number from 1 to %d", arg, INT32_MAX);
-    return EINVAL;
+    return cli_wrong(state, "--limit: '%s' is no number from 1 to %d", arg, INT32_MAX);
 }
 
 /* One target, and options that go with it. */
@@ -71,8 +69,7 @@ static error_t check(struct argp_state *state, const struct inspect_options *opt
         wrong = "--smaps goes with a PID; a saved smaps file is known as one by itself";
     if (!wrong)
         return 0;
-    argp_error(state, "%s", wrong);
-    return EINVAL;
+    return cli_wrong(state, "%s", wrong);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -101,8 +98,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_ARG:
         if (options->pid == 0 && parse_pid(arg, &options->pid))
             return 0;
-        argp_error(state, "'%s' is %s", arg, options->pid ? "one too many" : "no process number");
-        return EINVAL;
+        return cli_wrong(state, "'%s' is %s", arg,
+                         options->pid ? "one too many" : "no process number");
     case ARGP_KEY_END:
         return check(state, options);
     default:

@@ -265,9 +265,7 @@ extern const char *const cause_keys[CAUSES];
 size_t top_files(const struct inspection *inspection, uint32_t *top, size_t most);
 size_t top_names(const struct inspection *inspection, bool suffixes, uint32_t *top, size_t most);
 
-/* Text that a terminal and JSON can bear: control characters, bytes that are no UTF-8 and backslashes
- * become \ooo. Memory of the caller's, or NULL. */
-char *printable(const char *text, size_t length);
+/* As printable() of text.h makes them: memory of the caller's, or NULL. */
 char *printable_name(const struct inspection *inspection, uint32_t name);
 char *printable_file(const struct inspection *inspection, uint32_t number);
 

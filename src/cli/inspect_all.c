@@ -12,6 +12,7 @@
 
 #include "cli/cli.h"
 #include "cli/inspect.h"
+#include "cli/text.h"
 
 struct row {
     struct process process;

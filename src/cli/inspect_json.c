@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/inspect.h"
+#include "cli/text.h"
 
 static json_t *integer(uint64_t value)
 {

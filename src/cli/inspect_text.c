@@ -4,24 +4,16 @@
 #include <string.h>
 
 #include "cli/inspect.h"
+#include "cli/text.h"
 
 /* Files and groups with fewer maps than FEWEST are not worth a line. */
-enum { WIDTH = 100, SHOWN = 5, FEWEST = 2 };
-
-/* Characters, taking each for one column; what printable() lets through is UTF-8. */
-static size_t columns(const char *text)
-{
-    size_t count = 0;
-    for (; *text; text++)
-        count += ((unsigned char)*text & 0xc0) != 0x80;
-    return count;
-}
+enum { WIDTH = TEXT_WIDTH, SHOWN = 5, FEWEST = 2 };
 
 /* The beginning and the end of a name that is too long: what tells files apart is at the end. */
 static void print_short(const char *text, size_t room)
 {
     enum { HEAD = 20 };
-    const size_t all = text ? columns(text) : 0;
+    const size_t all = text ? text_columns(text) : 0;
     if (all <= room) {
         fputs(text ? text : "(no memory)", stdout);
         return;
@@ -34,26 +26,6 @@ static void print_short(const char *text, size_t room)
         else if (at == HEAD + 1 && ((unsigned char)*c & 0xc0) != 0x80)
             fputs("...", stdout);
     }
-}
-
-static void print_wrapped(const char *text, const char *first, const char *indent)
-{
-    size_t column = strlen(first);
-    fputs(first, stdout);
-    for (const char *blank = ""; *text; blank = " ") {
-        size_t word = strcspn(text, " ");
-        if (text[word] == ' ' && text[word + 1] == '%') /* a number stays with its sign */
-            word += 1 + strcspn(text + word + 1, " ");
-        if (column + 1 + word > WIDTH) {
-            printf("\n%s", indent);
-            column = strlen(indent);
-            blank = "";
-        }
-        column += (size_t)printf("%s%.*s", blank, (int)word, text);
-        text += word;
-        text += strspn(text, " ");
-    }
-    putchar('\n');
 }
 
 static void print_head(const struct inspection *inspection)
@@ -82,7 +54,7 @@ static void print_head(const struct inspection *inspection)
                  inspection->limit_guessed
                      ? " (by this machine's limit; --limit N gives the one they were saved under)"
                      : "");
-    print_wrapped(text, "", "");
+    text_wrap(stdout, text, "", "");
 }
 
 static void print_causes(const struct inspection *inspection)
@@ -190,7 +162,7 @@ static void print_fold(const struct inspection *inspection)
     }
     snprintf(text + at, sizeof(text) - (size_t)at, ".");
     putchar('\n');
-    print_wrapped(text, "  mapfold run: ", "      ");
+    text_wrap(stdout, text, "  mapfold run: ", "      ");
 }
 
 static void print_gaps(const struct inspection *inspection)
@@ -219,7 +191,7 @@ static void print_notes(const struct inspection *inspection)
         snprintf(text, sizeof(text),
                  "%s maps changed while they were read; counts are that much uncertain.",
                  format_count(inspection->torn, count));
-        print_wrapped(text, "  note: ", "      ");
+        text_wrap(stdout, text, "  note: ", "      ");
     }
     if (inspection->ambiguous > 0) {
         snprintf(text, sizeof(text),
@@ -227,7 +199,7 @@ static void print_notes(const struct inspection *inspection)
                  "file's own name%s.",
                  format_count(inspection->ambiguous, count),
                  inspection->process.pid ? "" : " (only the living process can)");
-        print_wrapped(text, "  note: ", "      ");
+        text_wrap(stdout, text, "  note: ", "      ");
     }
 }
 
@@ -244,7 +216,7 @@ void inspection_print(const struct inspection *inspection)
     for (size_t i = 0; i < inspection->advice_count; i++) {
         const struct advice *advice = &inspection->advice[i];
         putchar('\n');
-        print_wrapped(advice->text, "> ", "  ");
+        text_wrap(stdout, advice->text, "> ", "  ");
         if (advice->command[0])
             printf("      %s\n", advice->command);
     }
