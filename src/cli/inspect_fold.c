@@ -10,14 +10,16 @@
  *  - What overlaps deeper is copied into an arena if it is private, readable and small, and the file
  *    is kept by one extent more; otherwise it stays.
  *  - Small readable private pieces of other classes are copied if the process is past half its limit.
+ *  - Copies stop at a bound of bytes, a quarter of the memory; the others stay as they are.
  *  - The drop-in and its tables are maps, too.
  *
  * The order in which pieces were mapped is taken from their addresses: the kernel hands these out
  * from the top down.
  *
  * What maps cannot tell: how pieces came and went, whether a file is a regular one on a local file
- * system, and which neighbours the kernel has merged already. And programs that are static, or
- * make system calls by themselves, are not folded at all.
+ * system, and which neighbours the kernel has merged already. Programs that make system calls by
+ * themselves are not folded at all, and neither are static ones, or those that are folded already:
+ * these two are known.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -99,10 +101,22 @@ static int carve_piece(struct extents *extents, const struct piece *piece, uint6
     return 0;
 }
 
+/* Whether the bound on copies leaves room for so many bytes more, which are taken then. */
+static bool take_copy(struct inspection *inspection, uint64_t bytes)
+{
+    struct fold *fold = &inspection->fold;
+    if (bytes > inspection->copy_limit - fold->copied_bytes)
+        return false;
+    fold->copied_bytes += bytes;
+    return true;
+}
+
 /* The pieces of one class that come after it was found worth an extent. 0, or a negative errno. */
-static int carve(struct fold *fold, const struct piece *pieces, size_t count, uint64_t page,
+static int carve(struct inspection *inspection, const struct piece *pieces, size_t count,
                  bool arenas[2])
 {
+    struct fold *fold = &inspection->fold;
+    const uint64_t page = inspection->page;
     struct extents extents = {.depth = 0};
     bool copies = false;
     int result = 0;
@@ -110,12 +124,14 @@ static int carve(struct fold *fold, const struct piece *pieces, size_t count, ui
         result = carve_piece(&extents, &pieces[i], page);
         if (result != 0)
             continue;
-        if (is_copied(&pieces[i], MAX_COPY_PAGES, page)) {
+        if (!is_copied(&pieces[i], MAX_COPY_PAGES, page)) {
+            fold->too_deep++;
+        } else if (!take_copy(inspection, pieces[i].end - pieces[i].offset)) {
+            fold->refused++;
+        } else {
             fold->copied++;
             copies = true;
             arenas[(pieces[i].protection & MAP_WRITE) != 0] = true;
-        } else {
-            fold->too_deep++;
         }
     }
     fold->extents += extents.depth + copies;
@@ -144,9 +160,15 @@ static struct piece *gather(const struct inspection *inspection, size_t *count)
     return pieces;
 }
 
-/* The classes one by one. Counts those small pieces that are copied only if maps are scarce. */
+/* Pieces that are copied only if maps are scarce. */
+struct small {
+    uint64_t pieces, bytes;
+    bool arenas[2];
+};
+
+/* The classes one by one. */
 static int fold_classes(struct inspection *inspection, const struct piece *pieces, size_t count,
-                        bool arenas[2], uint64_t *small, bool small_arenas[2])
+                        bool arenas[2], struct small *small)
 {
     struct fold *fold = &inspection->fold;
     size_t next, unseen = PROMOTE_PIECES - 1;
@@ -160,44 +182,59 @@ static int fold_classes(struct inspection *inspection, const struct piece *piece
             fold->pieces += next - first;
             fold->early += early;
             const int failed =
-                carve(fold, pieces + first + early, next - first - early, inspection->page, arenas);
+                carve(inspection, pieces + first + early, next - first - early, arenas);
             if (failed < 0)
                 return failed;
             continue;
         }
         for (size_t i = first; i < next; i++) {
             if (is_copied(&pieces[i], SMALL_PAGES, inspection->page)) {
-                ++*small;
-                small_arenas[(pieces[i].protection & MAP_WRITE) != 0] = true;
+                small->pieces++;
+                small->bytes += pieces[i].end - pieces[i].offset;
+                small->arenas[(pieces[i].protection & MAP_WRITE) != 0] = true;
             }
         }
     }
     return 0;
 }
 
+/* Copies small pieces until no more than half of the limit is used, or the bound on copies is. */
+static void spare(struct inspection *inspection, const struct small *small, bool arenas[2])
+{
+    struct fold *fold = &inspection->fold;
+    if (fold->after <= inspection->limit / 2 || small->pieces == 0)
+        return;
+    const uint64_t beyond = fold->after - inspection->limit / 2,
+                   each = small->bytes / small->pieces;
+    const uint64_t room = (inspection->copy_limit - fold->copied_bytes) / each;
+    const uint64_t most = room < small->pieces ? room : small->pieces;
+    fold->spared = most < beyond ? most : beyond;
+    fold->after -= fold->spared;
+    fold->copied_bytes += fold->spared * each;
+    arenas[0] |= fold->spared > 0 && small->arenas[0];
+    arenas[1] |= fold->spared > 0 && small->arenas[1];
+}
+
 int inspection_fold(struct inspection *inspection)
 {
+    struct fold *fold = &inspection->fold;
+    *fold = (struct fold){.after = inspection->count};
+    if (inspection->folded || inspection->program != PROGRAM_FOLDS)
+        return 0;
     size_t count;
     struct piece *pieces = gather(inspection, &count);
     if (!pieces)
         return -ENOMEM;
     qsort(pieces, count, sizeof(*pieces), by_age);
-    struct fold *fold = &inspection->fold;
-    uint64_t small = 0;
-    bool arenas[2] = {false, false}, more[2] = {false, false};
-    *fold = (struct fold){0};
-    const int failed = fold_classes(inspection, pieces, count, arenas, &small, more);
+    struct small small = {0};
+    bool arenas[2] = {false, false};
+    const int failed = fold_classes(inspection, pieces, count, arenas, &small);
     free(pieces);
     if (failed < 0)
         return failed;
-    fold->after = inspection->count - fold->pieces + fold->early + fold->extents + fold->too_deep;
-    if (fold->after > inspection->limit / 2 && small > 0) {
-        const uint64_t beyond = fold->after - inspection->limit / 2;
-        fold->spared = small < beyond ? small : beyond;
-        fold->after -= fold->spared;
-        arenas[0] |= more[0];
-        arenas[1] |= more[1];
-    }
+    fold->after = inspection->count - fold->pieces + fold->early + fold->extents + fold->too_deep +
+                  fold->refused;
+    spare(inspection, &small, arenas);
     fold->arenas = (uint64_t)arenas[0] + arenas[1];
     fold->after += fold->arenas;
     if (fold->pieces > 0 || fold->spared > 0)

@@ -132,37 +132,65 @@ static void print_groups(const struct inspection *inspection, bool suffixes)
     }
 }
 
+/* Why there is no estimate, or NULL. */
+static const char *unfolded_reason(const struct inspection *inspection)
+{
+    static const char *const reasons[] = {
+        [PROGRAM_STATIC] =
+            "nothing: the program is linked statically, so that the drop-in cannot be "
+            "loaded into it.",
+        [PROGRAM_MACHINE] =
+            "nothing: it is no 64-bit program of this machine's own kind, so that the "
+            "drop-in cannot be loaded into it.",
+        [PROGRAM_LIBC] = "nothing: the program uses another libc than glibc, so that the drop-in "
+                         "cannot be loaded into it."};
+    if (inspection->folded)
+        return "it runs under it already; its extents are among the maps above.";
+    return reasons[inspection->program];
+}
+
+/* The pieces, and what becomes of them. */
+static void describe_fold(const struct inspection *inspection, FILE *out)
+{
+    const struct fold *fold = &inspection->fold;
+    char all[32], count[32], bytes[32];
+    const uint64_t maps =
+        inspection->causes[CAUSE_FILE].maps + inspection->causes[CAUSE_DELETED].maps;
+    const uint64_t carved =
+        fold->pieces - fold->early - fold->copied - fold->too_deep - fold->refused;
+    fprintf(out, "of %s maps of files %s would become ", format_count(maps, all),
+            format_count(carved, count));
+    fprintf(out, "%s extent%s", format_count(fold->extents, count), fold->extents == 1 ? "" : "s");
+    if (fold->copied + fold->spared > 0)
+        fprintf(out, ", %s be copied to %s (%s of memory)",
+                format_count(fold->copied + fold->spared, count),
+                fold->arenas == 1 ? "one arena" : "two arenas",
+                format_bytes(fold->copied_bytes, bytes));
+    if (fold->too_deep > 0)
+        fprintf(out, ", %s overlap too deeply and stay", format_count(fold->too_deep, count));
+    if (fold->refused > 0)
+        fprintf(out, ", %s stay because copies end at %s (--max-copy)",
+                format_count(fold->refused, count), format_bytes(inspection->copy_limit, bytes));
+    fprintf(out, ": about %s maps in all, %.1f %%.", format_count(fold->after, count),
+            percent_of(fold->after, inspection->limit));
+}
+
 static void print_fold(const struct inspection *inspection)
 {
     const struct fold *fold = &inspection->fold;
-    char text[700], pieces[32], after[32], extents[32], all[32];
-    const uint64_t maps =
-        inspection->causes[CAUSE_FILE].maps + inspection->causes[CAUSE_DELETED].maps;
-    int at = 0;
-    if (fold->pieces == 0 && fold->spared == 0) {
-        at = snprintf(text, sizeof(text), "nothing to fold: %s",
-                      maps == 0 ? "no map is of a file, other than executables"
-                                : "no file has 15 maps, or 8 beside others, of one kind");
-    } else {
-        at = snprintf(
-            text, sizeof(text), "of %s maps of files %s would become %s extent%s",
-            format_count(maps, all),
-            format_count(fold->pieces - fold->early - fold->copied - fold->too_deep, pieces),
-            format_count(fold->extents, extents), fold->extents == 1 ? "" : "s");
-        if (fold->copied + fold->spared > 0)
-            at += snprintf(text + at, sizeof(text) - (size_t)at, ", %s be copied to %s",
-                           format_count(fold->copied + fold->spared, pieces),
-                           fold->arenas == 1 ? "one arena" : "two arenas");
-        if (fold->too_deep > 0)
-            at += snprintf(text + at, sizeof(text) - (size_t)at, ", %s overlap too deeply and stay",
-                           format_count(fold->too_deep, pieces));
-        at +=
-            snprintf(text + at, sizeof(text) - (size_t)at, ": about %s maps in all, %.1f %%",
-                     format_count(fold->after, after), percent_of(fold->after, inspection->limit));
+    char text[700] = "";
+    const char *reason = unfolded_reason(inspection);
+    if (reason == NULL && fold->pieces == 0 && fold->spared == 0)
+        reason = inspection->causes[CAUSE_FILE].maps + inspection->causes[CAUSE_DELETED].maps == 0
+                     ? "nothing to fold: no map is of a file, other than executables."
+                     : "nothing to fold: no file has 15 maps, or 8 beside others, of one kind.";
+    FILE *out = reason == NULL ? fmemopen(text, sizeof(text), "w") : NULL;
+    if (out != NULL) {
+        describe_fold(inspection, out);
+        fclose(out);
     }
-    snprintf(text + at, sizeof(text) - (size_t)at, ".");
     putchar('\n');
-    text_wrap(stdout, text, "  mapfold run: ", "      ");
+    text_wrap(stdout, reason != NULL ? reason : text, "  mapfold run: ", "      ");
 }
 
 static void print_gaps(const struct inspection *inspection)
