@@ -267,8 +267,9 @@ int run_command(int argc, char **argv)
     char library[4096], program[4096];
     if (cli_library("src/preload/libmapfold-run.so", MAPFOLD_RUN_LIBRARY, library,
                     sizeof(library)) == NULL) {
-        cli_error("cannot find the drop-in %s: %s; is mapfold installed?", library,
-                  strerror(errno));
+        cli_error("cannot find the drop-in %s: %s; is mapfold installed (or, from a build, /proc "
+                  "mounted)?",
+                  library, strerror(errno));
         return CLI_FAILURE;
     }
     if (strpbrk(library, " :\t") != NULL) {
