@@ -42,7 +42,7 @@ uint64_t read_limit(void)
 /* The number that a file holds; UINT64_MAX if there is none, as where "max" stands for no bound. */
 static uint64_t read_number(const char *path)
 {
-    char text[32];
+    char text[32] = "";
     if (read_small(path, text, sizeof(text)) <= 0 || text[0] < '0' || text[0] > '9')
         return UINT64_MAX;
     return strtoull(text, NULL, 10);
