@@ -335,17 +335,26 @@ static void sharing_and_protection_part_the_classes_of_a_file(void **state)
 static void small_private_files_are_copied_beyond_half_the_limit(void **state)
 {
     (void)state;
-    for (int private = 0; private < 2; private ++) {
-        struct inspection inspection = {.limit = 1000};
+    static const struct {
+        const char *protection;
+        uint64_t copy_limit, spared, after;
+    } cases[] = {
+        {"r--p", 1 << 30, 400, 501 + 8},
+        {"r--p", 100 * 4096 + 4095, 100, 801 + 8},
+        {"r--p", 4095, 0, 900},
+        {"r--s", 1 << 30, 0, 900},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct inspection inspection = {.limit = 1000, .copy_limit = cases[i].copy_limit};
         struct script script;
         script_begin(&script);
-        for (int i = 0; i < 900; i++)
-            add(&script, "%x-%x %s 00000000 08:01 %d /d/f%d", 0x10000 + i * 0x2000,
-                0x11000 + i * 0x2000, private ? "r--p" : "r--s", 100 + i, i);
+        for (int j = 0; j < 900; j++)
+            add(&script, "%x-%x %s 00000000 08:01 %d /d/f%d", 0x10000 + j * 0x2000,
+                0x11000 + j * 0x2000, cases[i].protection, 100 + j, j);
         script_run(&script, &inspection);
-        assert_int_equal(inspection.fold.spared, private ? 400 : 0);
-        assert_int_equal(inspection.fold.after, private ? 501 + 8 : 900);
-        assert_int_equal(inspection.fold.copied_bytes, private ? 400 * 4096 : 0);
+        assert_int_equal(inspection.fold.spared, cases[i].spared);
+        assert_int_equal(inspection.fold.after, cases[i].after);
+        assert_int_equal(inspection.fold.copied_bytes, cases[i].spared * 4096);
         inspection_destroy(&inspection);
     }
 }
