@@ -4,7 +4,8 @@
  *
  *  - Pieces are maps of files that are not executable and no splits of one range. A class is a file,
  *    a sharing and a protection. The first PROMOTE_PIECES - 1 pieces of the process are not looked
- *    at, and as many of a class stay as they are: they were mapped before it was found worth it.
+ *    at, and as many of a class stay as they are: they were mapped before it was found worth it. While
+ *    none of ASKED_IN_VAIN pieces in a row is folded only one in ASK_ONE_IN is looked at.
  *  - The others go to extents of the whole file, each to the first that has its pages free. Another
  *    one is made for overlap if there are few, or if those there are hold many pieces on average.
  *  - What overlaps deeper is copied into an arena if it is private, readable and small, and the file
@@ -34,8 +35,10 @@ enum { DROP_IN = 8 }; /* its five segments, its memory behind them, and two for 
 struct piece {
     uint64_t start, offset, end; /* end: in the file, as offset is */
     uint32_t file;
+    uint32_t class;
     uint8_t protection;
     bool shared;
+    bool late; /* its class was worth an extent when it came, and it was looked at */
 };
 
 static int by_class(const struct piece *a, const struct piece *b)
@@ -53,6 +56,40 @@ static int by_age(const void *left, const void *right)
     const struct piece *a = left, *b = right;
     const int class = by_class(a, b);
     return class != 0 ? class : (a->start < b->start) - (a->start > b->start);
+}
+
+static int by_age_alone(const void *left, const void *right)
+{
+    const struct piece *a = left, *b = right;
+    return (a->start < b->start) - (a->start > b->start);
+}
+
+/* Sets which pieces come late enough; they are sorted by class, and are so afterwards. 0 or -ENOMEM. */
+static int judge_ages(struct piece *pieces, size_t count)
+{
+    uint32_t classes = 0, in_vain = 0;
+    bool folds = false;
+    for (size_t i = 0; i < count; i++) {
+        classes += i > 0 && by_class(&pieces[i - 1], &pieces[i]) != 0;
+        pieces[i].class = classes;
+    }
+    uint8_t *seen = calloc((size_t)classes + 1, sizeof(*seen));
+    if (!seen)
+        return -ENOMEM;
+    qsort(pieces, count, sizeof(*pieces), by_age_alone);
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t turn = (uint32_t)i * UINT32_C(0x9e3779b9);
+        if ((!folds && i + 1 < PROMOTE_PIECES) ||
+            (in_vain >= ASKED_IN_VAIN && turn >= UINT32_MAX / ASK_ONE_IN))
+            continue;
+        pieces[i].late = seen[pieces[i].class] >= PROMOTE_PIECES - 1;
+        seen[pieces[i].class] += !pieces[i].late;
+        in_vain = pieces[i].late ? 0 : in_vain + 1;
+        folds |= pieces[i].late;
+    }
+    free(seen);
+    qsort(pieces, count, sizeof(*pieces), by_age);
+    return 0;
 }
 
 static bool is_copied(const struct piece *piece, uint64_t pages, uint64_t page)
@@ -111,7 +148,7 @@ static bool take_copy(struct inspection *inspection, uint64_t bytes)
     return true;
 }
 
-/* The pieces of one class that come after it was found worth an extent. 0, or a negative errno. */
+/* The late pieces of one class. 0, or a negative errno. */
 static int carve(struct inspection *inspection, const struct piece *pieces, size_t count,
                  bool arenas[2])
 {
@@ -121,6 +158,8 @@ static int carve(struct inspection *inspection, const struct piece *pieces, size
     bool copies = false;
     int result = 0;
     for (size_t i = 0; i < count && result >= 0; i++) {
+        if (!pieces[i].late)
+            continue;
         result = carve_piece(&extents, &pieces[i], page);
         if (result != 0)
             continue;
@@ -171,18 +210,16 @@ static int fold_classes(struct inspection *inspection, const struct piece *piece
                         bool arenas[2], struct small *small)
 {
     struct fold *fold = &inspection->fold;
-    size_t next, unseen = PROMOTE_PIECES - 1;
+    size_t next;
     for (size_t first = 0; first < count; first = next) {
-        for (next = first + 1; next < count && by_class(&pieces[first], &pieces[next]) == 0;)
-            next++;
-        const size_t early = PROMOTE_PIECES - 1 + unseen;
-        if (next - first > early) {
-            unseen = 0;
+        size_t late = pieces[first].late;
+        for (next = first + 1; next < count && pieces[first].class == pieces[next].class; next++)
+            late += pieces[next].late;
+        if (late > 0) {
             fold->classes++;
             fold->pieces += next - first;
-            fold->early += early;
-            const int failed =
-                carve(inspection, pieces + first + early, next - first - early, arenas);
+            fold->early += next - first - late;
+            const int failed = carve(inspection, pieces + first, next - first, arenas);
             if (failed < 0)
                 return failed;
             continue;
@@ -228,7 +265,9 @@ int inspection_fold(struct inspection *inspection)
     qsort(pieces, count, sizeof(*pieces), by_age);
     struct small small = {0};
     bool arenas[2] = {false, false};
-    const int failed = fold_classes(inspection, pieces, count, arenas, &small);
+    int failed = judge_ages(pieces, count);
+    if (failed == 0)
+        failed = fold_classes(inspection, pieces, count, arenas, &small);
     free(pieces);
     if (failed < 0)
         return failed;
