@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 # LTO by clang needs a linker of its own, so it is for gcc alone.
 LTO := $(if $(shell $(CC) --version 2>/dev/null | grep -i clang),false,true)
 
-.PHONY: build demo test bench format docs deb install clean
+.PHONY: build demo test bench kernel-test kernel-test-full format docs deb install clean
 
 build:
 	@scripts/install-deps.sh build
@@ -37,10 +37,10 @@ kernel-test-full:
 format:
 	clang-format-14 -i $$(scripts/sources.sh '*.c' '*.h')
 
-# The reference of the public functions, from the headers.
+# The reference of the public functions, from the headers, in build-docs/.
 docs:
-	@scripts/api.py $(BUILD)/docs/api.html
-	@echo "$(BUILD)/docs/api.html"
+	@scripts/api.py build-docs/api.html
+	@echo "build-docs/api.html"
 
 # Debian packages, in build-deb/.
 deb:
@@ -53,4 +53,4 @@ install: build
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 
 clean:
-	rm -rf $(BUILD) build-test build-kernel build-deb
+	rm -rf $(BUILD) build-test build-kernel build-deb build-docs

@@ -48,19 +48,6 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static void wrong(struct argp_state *state, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void wrong(struct argp_state *state, const char *format, ...)
-{
-    char text[200];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    argp_error(state, "%s", text);
-}
-
 static error_t choose_workload(struct bench *bench, const char *name, struct argp_state *state)
 {
     if (bench->workload && bench->workload->takes_argument && !bench->argument) {
@@ -68,8 +55,7 @@ static error_t choose_workload(struct bench *bench, const char *name, struct arg
         return 0;
     }
     if (bench->workload) {
-        wrong(state, "one workload at a time: '%s' is one too many", name);
-        return EINVAL;
+        return cli_wrong(state, "one workload at a time: '%s' is one too many", name);
     }
     for (size_t i = 0; i < WORKLOADS; i++) {
         if (strcmp(workloads[i]->name, name) == 0)
@@ -83,8 +69,7 @@ static error_t choose_workload(struct bench *bench, const char *name, struct arg
     }
     if (bench->workload)
         return 0;
-    wrong(state, "there is no workload '%s'", name);
-    return EINVAL;
+    return cli_wrong(state, "there is no workload '%s'", name);
 }
 
 /* Cuts a comma-separated list in place; the next word, or NULL at its end. */
@@ -98,8 +83,7 @@ static error_t parse_systems(struct bench *bench, char *list, struct argp_state 
     size_t count = 0;
     for (char *word = next_word(&list); word; word = next_word(&list)) {
         if (!*word || count == BENCH_SYSTEMS) {
-            wrong(state, "--against wants systems separated by commas");
-            return EINVAL;
+            return cli_wrong(state, "--against wants systems separated by commas");
         }
         bench->wanted[count++] = word;
     }
@@ -114,9 +98,8 @@ static error_t parse_sizes(struct bench *bench, char *list, struct argp_state *s
         const double value = strtod(word, &end);
         const bool last = count + 1 == sizeof(bench->sizes) / sizeof(*bench->sizes);
         if (end == word || *end || !(value >= 1 && value <= 1e8) || floor(value) < value || last) {
-            wrong(state, "--n wants whole numbers from 1 to 1e8 separated by commas, not '%s'",
-                  word);
-            return EINVAL;
+            return cli_wrong(
+                state, "--n wants whole numbers from 1 to 1e8 separated by commas, not '%s'", word);
         }
         bench->sizes[count++] = (uint64_t)value;
     }
@@ -128,8 +111,7 @@ static error_t parse_seconds(struct bench *bench, const char *arg, struct argp_s
     char *end = NULL;
     bench->seconds = strtod(arg, &end);
     if (end == arg || *end || !(bench->seconds > 0 && bench->seconds < 1e6)) {
-        wrong(state, "--seconds wants a number above 0, not '%s'", arg);
-        return EINVAL;
+        return cli_wrong(state, "--seconds wants a number above 0, not '%s'", arg);
     }
     return 0;
 }
@@ -151,15 +133,12 @@ static error_t check_options(const struct bench *bench, struct argp_state *state
             const bool chosen = !bench->workload || bench->workload == workloads[i];
             known = chosen && has_system(workloads[i], *wanted);
         }
-        if (!known) {
-            wrong(state, "%s has no system '%s'; --help lists them",
-                  bench->workload ? bench->workload->name : "this command", *wanted);
-            return EINVAL;
-        }
+        if (!known)
+            return cli_wrong(state, "%s has no system '%s'; --help lists them",
+                             bench->workload ? bench->workload->name : "this command", *wanted);
     }
     if (bench->plot && !bench->workload) {
-        wrong(state, "--plot draws one workload: say which");
-        return EINVAL;
+        return cli_wrong(state, "--plot draws one workload: say which");
     }
     return 0;
 }
@@ -256,17 +235,26 @@ static uint64_t maps_needed(const struct bench *bench)
     return 2 * maps + 1000;
 }
 
-static int run_workload(struct bench *bench, const struct bench_workload *workload)
+/* named: it is the one that was asked for, not one of all. */
+static int run_workload(struct bench *bench, const struct bench_workload *workload, bool named)
 {
     bench->workload = workload;
     bench->row_count = 0;
-    int status = workload->run(bench);
+    const int status = workload->run(bench);
     bench_progress(bench, "%s", "");
-    if (status == CLI_OK && !bench->json)
+    if (status != CLI_OK)
+        return status;
+    if (bench->row_count == 0 && bench->wanted[0]) {
+        /* A workload has all systems of its parts; a part may have fewer. */
+        if (!named)
+            return CLI_OK;
+        cli_error("%s has none of the systems that --against names: nothing was measured",
+                  bench->part ? bench->part : workload->name);
+        return CLI_USAGE;
+    }
+    if (!bench->json)
         workload->print(bench, stdout);
-    if (status == CLI_OK && bench->plot && plot_write(bench, bench->plot))
-        status = CLI_FAILURE;
-    return status;
+    return bench->plot && plot_write(bench, bench->plot) ? CLI_FAILURE : CLI_OK;
 }
 
 static int run(struct bench *bench)
@@ -286,7 +274,7 @@ static int run(struct bench *bench)
     int status = CLI_OK;
     for (size_t i = 0; i < WORKLOADS && status == CLI_OK; i++) {
         if (!only || only == workloads[i])
-            status = run_workload(bench, workloads[i]);
+            status = run_workload(bench, workloads[i], only != NULL);
     }
     if (bench->profile && profile_stop(bench->json ? stderr : stdout))
         status = CLI_FAILURE;

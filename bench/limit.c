@@ -26,7 +26,8 @@ static struct {
     struct guardian guardian; /* none: the limit is not raised */
     uint64_t old;
     uint64_t raised;
-} limit = {{0, -1}, 0, 0};
+    bool on_terminal; /* what is written to standard error is seen */
+} limit = {.guardian = {0, -1}};
 
 static int write_limit(uint64_t value)
 {
@@ -81,8 +82,10 @@ void limit_restore(void)
 /* Only calls that a signal handler may make: the guardian does the work. */
 static void end_by_signal(int number)
 {
+    /* On a terminal a line of progress stands there. */
     static const char text[] = "\nmapfold bench: interrupted\n";
-    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
+    const size_t skipped = !limit.on_terminal;
+    if (write(STDERR_FILENO, text + skipped, sizeof(text) - 1 - skipped) < 0) {
         /* nobody is there to read it */
     }
     if (limit.guardian.process > 0)
@@ -94,6 +97,7 @@ static void end_by_signal(int number)
 void limit_catch_signals(void)
 {
     struct sigaction action = {.sa_handler = end_by_signal};
+    limit.on_terminal = isatty(STDERR_FILENO);
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < ENDING_SIGNALS; i++) {
         struct sigaction old;

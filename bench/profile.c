@@ -150,6 +150,9 @@ int profile_stop(FILE *out)
     }
     if (count > 0)
         print_symbols(symbols, count, out);
+    else if (code == 0)
+        cli_error("cannot show the profile: perf took no sample of so short a run; let it take "
+                  "longer, without --quick or with a larger --n");
     else
         cli_error("cannot show the profile: perf report gave nothing (exit code %d): %s", code,
                   perf_complaint());

@@ -17,6 +17,9 @@ PAGE = mmap.PAGESIZE
 
 
 def main():
+    if len(sys.argv) != 2 or not sys.argv[1].isdecimal():
+        print("usage: forkcost.py MAPS", file=sys.stderr)
+        sys.exit(2)
     count = int(sys.argv[1])
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p

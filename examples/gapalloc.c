@@ -140,8 +140,13 @@ static int run(struct mf_space *space)
     return fill_and_reuse(space);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argv;
+    if (argc > 1) {
+        fprintf(stderr, "usage: gapalloc\n");
+        return 2;
+    }
     struct mf_space *space;
     /* Address 0 stays unused: it looks like an error in every log. */
     int err = mf_space_create(PAGE, LAST_OF(48), PAGE, mf_alloc_system(), &space);
@@ -151,5 +156,9 @@ int main(void)
     }
     if (err < 0)
         fprintf(stderr, "gapalloc: %s\n", strerror(-err));
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "gapalloc: cannot write to standard output: %s\n", strerror(errno));
+        return 1;
+    }
     return err < 0;
 }

@@ -5,7 +5,8 @@
  * with 500 descriptors and 20,000 kernel maps.
  *
  *     cc -O2 -pthread -o manyfiles manyfiles.c $(pkg-config --cflags --libs mapfold)
- *     ./manyfiles DIRECTORY [FILES [REQUESTS]]      makes the files there if they are missing
+ *     ./manyfiles DIRECTORY [FILES [REQUESTS]]      makes the files there if they are missing, and
+ *                                                   leaves them
  *
  * Things to see:
  *  - A file that is asked for once is read, not mapped: MF_MAY_COPY. Those that are asked for again
@@ -172,11 +173,17 @@ int main(int argc, char **argv)
                             .count = argc > 2 ? strtoull(argv[2], NULL, 10) : 100000,
                             .requests = argc > 3 ? strtoull(argv[3], NULL, 10) : 400000};
     if (argc < 2 || argc > 4 || server.count == 0) {
-        fprintf(stderr, "usage: manyfiles DIRECTORY [FILES [REQUESTS]]\n");
+        fprintf(stderr,
+                "usage: manyfiles DIRECTORY [FILES [REQUESTS]]\n"
+                "FILES (100000) files of up to 600 bytes are made in DIRECTORY and stay there.\n");
         return 2;
     }
     const int err = run(&server);
     if (err < 0)
         fprintf(stderr, "manyfiles: in %s: %s\n", server.directory, strerror(-err));
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "manyfiles: cannot write to standard output: %s\n", strerror(errno));
+        return 1;
+    }
     return err < 0;
 }

@@ -186,7 +186,9 @@ int main(int argc, char **argv)
         err = follow(&log, once);
         mf_pool_destroy(log.pool);
     }
-    if (err < 0)
+    if (err < 0 && ferror(stdout))
+        fprintf(stderr, "tailgrep: cannot write to standard output: %s\n", strerror(-err));
+    else if (err < 0)
         fprintf(stderr, "tailgrep: cannot search %s: %s\n", log.path, strerror(-err));
     return err < 0;
 }

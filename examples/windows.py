@@ -82,7 +82,8 @@ def count_lines(mf, file, seen):
 
 def main():
     if len(sys.argv) not in (2, 3):
-        sys.exit("usage: windows.py FILE [LIBRARY]")
+        print("usage: windows.py FILE [LIBRARY]", file=sys.stderr)
+        sys.exit(2)
     mf = load(sys.argv[2] if len(sys.argv) == 3 else "libmapfold.so.0")
     pool, file, seen, area = c_void_p(), c_void_p(), c_void_p(), Area()
     checked(mf.mf_fault_install())

@@ -5,6 +5,7 @@
  * --help and --usage and does both.
  */
 #include "cli/cli.h"
+#include "cli/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -66,18 +67,48 @@ void cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, i
     exit(CLI_USAGE);
 }
 
+/* The message, fit for a terminal: names in it may hold any bytes. NULL: no memory. */
+static char *message_make(const char *format, va_list arguments)
+{
+    char *text = NULL;
+    const int length = vasprintf(&text, format, arguments);
+    char *shown = length < 0 ? NULL : printable(text, (size_t)length);
+    if (length >= 0)
+        free(text);
+    return shown;
+}
+
 void cli_error(const char *format, ...)
 {
     const int saved = errno;
     va_list arguments;
-    va_start(arguments, format);
+    char start[80];
     fflush(stdout);
-    fprintf(stderr, "%s: ", command_name);
+    snprintf(start, sizeof(start), "%s: ", command_name);
+    va_start(arguments, format);
     errno = saved;
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    char *text = message_make(format, arguments);
     va_end(arguments);
+    /* One line for programs that read it, and for the logs. */
+    if (text == NULL)
+        fprintf(stderr, "%scannot tell an error: out of memory\n", start);
+    else if (isatty(STDERR_FILENO))
+        text_wrap(stderr, text, start, "  ");
+    else
+        fprintf(stderr, "%s%s\n", start, text);
+    free(text);
     errno = saved;
+}
+
+int cli_wrong(struct argp_state *state, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = message_make(format, arguments);
+    va_end(arguments);
+    argp_error(state, "%s", text != NULL ? text : "out of memory");
+    free(text);
+    return EINVAL;
 }
 
 int cli_finish(int status)

@@ -30,15 +30,23 @@ int inspect_command(int argc, char **argv);
 
 /*
  * Parses argv as argp says. --help and --usage print and exit with 0. A wrong option, or one for
- * which the parser called argp_error, leaves the message and the usage on stderr and exits with 2.
+ * which the parser returned cli_wrong, leaves the message and the usage on stderr and exits with 2.
  * flags are argp's own (ARGP_IN_ORDER...); *next (may be NULL) receives the index of the first
  * argument that was not parsed. All its exits happen before a command has done anything.
  */
 void cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, int *next,
                void *input);
 
-/* Writes "mapfold COMMAND: message" and a newline to stderr. Keeps errno. */
+/*
+ * Writes "mapfold COMMAND: message" and a newline to stderr, in lines of at most 100 columns if that is
+ * a terminal. Names may hold any bytes: those that could play with a terminal are shown as \ooo.
+ * Keeps errno.
+ */
 void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same about a wrong option, for a parser of cli_parse, which then ends the command. EINVAL. */
+int cli_wrong(struct argp_state *state, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /*
  * Where a library that the command loads is: under the directory of a command that was not

@@ -43,8 +43,7 @@ static error_t parse_warn(struct argp_state *state, const char *arg, double *war
     *warn = strtod(arg, &end);
     if (end != arg && *end == '\0' && isfinite(*warn) && *warn > 0)
         return 0;
-    argp_error(state, "--warn: '%s' is no percentage above 0", arg);
-    return EINVAL;
+    return cli_wrong(state, "--warn: '%s' is no percentage above 0", arg);
 }
 
 static error_t parse_limit(struct argp_state *state, const char *arg, uint64_t *limit)
@@ -55,8 +54,7 @@ static error_t parse_limit(struct argp_state *state, const char *arg, uint64_t *
     if (errno == 0 && end != arg && *end == '\0' && arg[0] != '-' && *limit > 0 &&
         *limit <= INT32_MAX)
         return 0;
-    argp_error(state, "--limit: '%s' is no number from 1 to %d", arg, INT32_MAX);
-    return EINVAL;
+    return cli_wrong(state, "--limit: '%s' is no number from 1 to %d", arg, INT32_MAX);
 }
 
 /* One target, and options that go with it. */
@@ -71,8 +69,7 @@ static error_t check(struct argp_state *state, const struct inspect_options *opt
         wrong = "--smaps goes with a PID; a saved smaps file is known as one by itself";
     if (!wrong)
         return 0;
-    argp_error(state, "%s", wrong);
-    return EINVAL;
+    return cli_wrong(state, "%s", wrong);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -101,8 +98,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_ARG:
         if (options->pid == 0 && parse_pid(arg, &options->pid))
             return 0;
-        argp_error(state, "'%s' is %s", arg, options->pid ? "one too many" : "no process number");
-        return EINVAL;
+        return cli_wrong(state, "'%s' is %s", arg,
+                         options->pid ? "one too many" : "no process number");
     case ARGP_KEY_END:
         return check(state, options);
     default:
@@ -120,6 +117,9 @@ static int judge(const struct inspect_options *options, struct inspection *inspe
 {
     inspection->limit_guessed = options->file && !options->limit;
     inspection->limit = options->limit ? options->limit : read_limit();
+    inspection->copy_limit = read_copy_limit(inspection->process.pid);
+    if (inspection->process.pid != 0)
+        inspection->program = process_program(inspection->process.pid);
     inspection_classify(inspection);
     const int failed = inspection_fold(inspection);
     if (failed == 0)
@@ -180,11 +180,19 @@ static int inspect_file(const struct inspect_options *options, struct inspection
     }
     if (inspection->bad_lines == 0 && inspection->long_lines == 0)
         return CLI_OK;
-    cli_error("%s: %llu lines are no maps and were left out (the first is line %llu), %llu were "
-              "too long and were cut",
-              inspection->path, (unsigned long long)inspection->bad_lines,
-              (unsigned long long)inspection->first_bad_line,
-              (unsigned long long)inspection->long_lines);
+    char bad[120] = "", cut[60] = "";
+    const unsigned long long first = (unsigned long long)inspection->first_bad_line;
+    if (inspection->bad_lines == 1)
+        snprintf(bad, sizeof(bad), ": line %llu is no map and was left out", first);
+    else if (inspection->bad_lines > 1)
+        snprintf(bad, sizeof(bad),
+                 ": %llu lines are no maps and were left out, line %llu the first",
+                 (unsigned long long)inspection->bad_lines, first);
+    if (inspection->long_lines > 0)
+        snprintf(cut, sizeof(cut), ": %llu line%s too long and cut",
+                 (unsigned long long)inspection->long_lines,
+                 inspection->long_lines == 1 ? " was" : "s were");
+    cli_error("%s%s%s", inspection->path, bad, cut);
     return CLI_FAILURE;
 }
 
@@ -199,7 +207,8 @@ static int report(const struct inspect_options *options, const struct inspection
     }
     if (options->plot && inspection_plot(inspection, options->plot) != 0)
         return CLI_FAILURE;
-    return inspection_over(options, inspection) ? INSPECT_OVER : status;
+    /* What was counted of a damaged file is no ground for an alarm, nor for its absence. */
+    return status == CLI_OK && inspection_over(options, inspection) ? INSPECT_OVER : status;
 }
 
 int inspect_command(int argc, char **argv)

@@ -27,6 +27,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#include "cli/program.h"
+
 enum { MAP_READ = 1, MAP_WRITE = 2, MAP_EXEC = 4 };
 
 /* Exit codes of the command beside those of cli.h. */
@@ -47,8 +49,11 @@ struct map_line {
  * text[length - 1], and text may hold any bytes. */
 int map_line_parse(const char *text, size_t length, struct map_line *line);
 
-/* Whether text is "Key: value", as smaps has them below a map; *rss is set if it is Rss, in KiB. */
-bool map_detail_parse(const char *text, size_t length, uint64_t *rss);
+/* What a line "Key: value" is, as smaps has them below a map. Size comes first, or in a summary Rss. */
+enum map_detail { DETAIL_NONE, DETAIL_OTHER, DETAIL_SIZE, DETAIL_RSS };
+
+/* value is set for Size and Rss, in KiB; without a number they are no details. */
+enum map_detail map_detail_parse(const char *text, size_t length, uint64_t *value);
 
 /* ---- reader ---- */
 
@@ -61,6 +66,7 @@ struct maps_reader {
     size_t begin, end; /* text that was read and not handed out */
     bool at_end, crlf, in_long_line;
     bool has_rss;            /* it is smaps */
+    bool in_details;         /* the map returned last has had its first line of smaps */
     uint64_t rss;            /* KiB, of the map before the one returned last */
     uint64_t lines, maps;    /* lines read, and those that are maps */
     uint64_t bad, first_bad; /* lines that are neither maps nor details, and the first's number */
@@ -144,6 +150,8 @@ struct map_file {
     bool deleted;
     bool ambiguous;  /* "(deleted)" or "\012" may be part of its name, and nothing could tell */
     bool executable; /* one of its maps is */
+    bool drop_in;    /* its name is that of the library of `mapfold run' */
+    bool library;    /* its name is that of a shared library */
     uint64_t maps, bytes;
 };
 
@@ -172,9 +180,11 @@ struct fold {
     uint64_t early;    /* the first of each class stay as they are */
     uint64_t copied;   /* private pieces that overlap too deeply: into an arena */
     uint64_t too_deep; /* shared ones, or large: they stay */
+    uint64_t refused;  /* would be copied, but for the bound on copies: they stay, too */
     uint64_t spared;   /* small private files, copied beyond half the limit */
     uint64_t arenas;
-    uint64_t after; /* maps then */
+    uint64_t copied_bytes; /* of copied and spared ones */
+    uint64_t after;        /* maps then */
 };
 
 enum action { ACT_NOTHING, ACT_FOLD, ACT_RAISE, ACT_PROGRAM };
@@ -193,6 +203,9 @@ struct inspection {
     uint64_t page;      /* bytes */
     bool other_root;    /* names are to be looked up below /proc/PID/root as well */
     bool has_rss;
+    enum program_kind program; /* what cannot be folded at all is told apart */
+    bool folded;               /* it runs under `mapfold run' already */
+    uint64_t copy_limit;       /* bytes of copies that `mapfold run' would hold */
 
     struct map *maps; /* by address; the gate page (vsyscall) is not among them */
     size_t count, room;
@@ -229,6 +242,13 @@ int process_read(pid_t pid, struct process *process);
 int process_open_maps(struct process *process, const char *what, bool quiet, int *fd);
 int process_gone(const struct process *process, bool quiet);
 uint64_t read_limit(void);
+enum program_kind process_program(pid_t pid);
+
+/* What `mapfold run' bounds copies to by itself, where the process runs, or here (pid 0). Bytes. */
+uint64_t read_copy_limit(pid_t pid);
+
+/* Whether /proc keeps other users' processes to itself. */
+bool proc_hides_processes(void);
 
 /* resolve.c */
 bool root_differs(pid_t pid);
@@ -265,9 +285,7 @@ extern const char *const cause_keys[CAUSES];
 size_t top_files(const struct inspection *inspection, uint32_t *top, size_t most);
 size_t top_names(const struct inspection *inspection, bool suffixes, uint32_t *top, size_t most);
 
-/* Text that a terminal and JSON can bear: control characters, bytes that are no UTF-8 and backslashes
- * become \ooo. Memory of the caller's, or NULL. */
-char *printable(const char *text, size_t length);
+/* As printable() of text.h makes them: memory of the caller's, or NULL. */
 char *printable_name(const struct inspection *inspection, uint32_t name);
 char *printable_file(const struct inspection *inspection, uint32_t number);
 

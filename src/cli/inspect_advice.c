@@ -40,15 +40,18 @@ static enum cause main_cause(const struct inspection *inspection)
 
 static void advise_fold(struct inspection *inspection)
 {
-    char pieces[32], after[32];
+    char pieces[32], after[32], bytes[32], copies[100] = "";
     const struct fold *fold = &inspection->fold;
+    if (fold->copied_bytes > 0)
+        snprintf(copies, sizeof(copies), " It takes %s of memory for copies%s.",
+                 format_bytes(fold->copied_bytes, bytes),
+                 fold->refused > 0 ? ", and more would fold more (--max-copy)" : "");
     struct advice *advice =
         advise(inspection, ACT_FOLD,
                "Fold: start the program under `mapfold run', and its %s maps become about %s "
-               "(%.1f %% of the limit). It needs a dynamically linked program and files on a local "
-               "file system.%s",
+               "(%.1f %% of the limit).%s Its files have to be on a local file system.%s",
                format_count(inspection->count, pieces), format_count(fold->after, after),
-               percent_of(fold->after, inspection->limit),
+               percent_of(fold->after, inspection->limit), copies,
                inspection->causes[CAUSE_DELETED].maps > inspection->count / 10
                    ? " Deleted files stay on the disk as long as the program maps them: folding"
                      " saves maps, not their blocks."
@@ -90,6 +93,19 @@ static void advise_program(struct inspection *inspection)
 {
     char maps[32], ranges[32];
     const enum cause cause = main_cause(inspection);
+    const bool of_files = cause == CAUSE_FILE || cause == CAUSE_DELETED;
+    const char *lead =
+        inspection->folded ? "It runs under `mapfold run' already" : "Folding files would not help";
+    if (of_files && !inspection->folded && inspection->program != PROGRAM_FOLDS) {
+        advise(
+            inspection, ACT_PROGRAM,
+            "`mapfold run' cannot fold this program: %s. A program can also fold its maps itself, "
+            "with mf_mmap of libmapfold, or map larger pieces.",
+            inspection->program == PROGRAM_STATIC    ? "it is linked statically"
+            : inspection->program == PROGRAM_MACHINE ? "it is no 64-bit program of this machine"
+                                                     : "it uses another libc than glibc");
+        return;
+    }
     format_count(inspection->causes[cause].maps, maps);
     format_count(inspection->split_ranges, ranges);
     static const char *const reasons[CAUSES] = {
@@ -115,14 +131,14 @@ static void advise_program(struct inspection *inspection)
     };
     if (cause == CAUSE_SPLIT)
         advise(inspection, ACT_PROGRAM,
-               "Folding files would not help: %s maps are parts of %s, cut up by mprotect, "
+               "%s: %s maps are parts of %s, cut up by mprotect, "
                "madvise or mlock on parts of it. The program has to protect larger parts; on Linux "
                "6.13 or later it can make guard pages by madvise(MADV_GUARD_INSTALL), which cuts "
                "nothing.",
-               maps, inspection->split_ranges == 1 ? "one range" : ranges);
+               lead, maps, inspection->split_ranges == 1 ? "one range" : ranges);
     else
-        advise(inspection, ACT_PROGRAM, "Folding files would not help enough: of %s maps (%s) %s.",
-               maps, cause_names[cause], reasons[cause]);
+        advise(inspection, ACT_PROGRAM, "%s%s: of %s maps (%s) %s.", lead,
+               inspection->folded ? "" : " enough", maps, cause_names[cause], reasons[cause]);
 }
 
 void inspection_advise(struct inspection *inspection)

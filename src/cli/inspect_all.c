@@ -12,6 +12,7 @@
 
 #include "cli/cli.h"
 #include "cli/inspect.h"
+#include "cli/text.h"
 
 struct row {
     struct process process;
@@ -115,26 +116,47 @@ static void print_table(const struct ranking *ranking, const struct inspect_opti
            format_count(options->limit ? options->limit : read_limit(), limit));
 }
 
+static size_t count_status(const struct ranking *ranking, int status)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < ranking->count; i++)
+        count += ranking->rows[i].status == status;
+    return count;
+}
+
 static void print_missing(const struct ranking *ranking)
 {
-    size_t denied = 0, gone = 0, none = 0, failed = 0;
-    for (size_t i = 0; i < ranking->count; i++) {
-        const int status = ranking->rows[i].status;
-        denied += status == INSPECT_DENIED;
-        gone += status == INSPECT_GONE;
-        none += status == INSPECT_NO_MAPS;
-        failed += status == CLI_FAILURE;
-    }
+    const size_t denied = count_status(ranking, INSPECT_DENIED);
+    const size_t gone = count_status(ranking, INSPECT_GONE);
+    const size_t none = count_status(ranking, INSPECT_NO_MAPS);
+    const size_t failed = count_status(ranking, CLI_FAILURE);
     if (denied)
         printf("Not shown: %zu of other users (permission denied; run this as root, or with "
                "CAP_SYS_PTRACE).\n",
                denied);
+    if (proc_hides_processes())
+        puts("Not shown: those of other users, which /proc hides (hidepid); run this as root.");
     if (gone)
         printf("Not shown: %zu that exited meanwhile.\n", gone);
     if (none)
         printf("Not shown: %zu kernel threads, which have no maps.\n", none);
     if (failed)
         printf("Not shown: %zu that could not be read.\n", failed);
+}
+
+/* Who asks for an alarm may not look at the table. */
+static void warn_of_missing(const struct ranking *ranking)
+{
+    const size_t unread =
+        count_status(ranking, INSPECT_DENIED) + count_status(ranking, CLI_FAILURE);
+    if (proc_hides_processes())
+        cli_error(
+            "note: /proc hides other users' processes (hidepid), so --warn does not see them; "
+            "run this as root");
+    else if (unread > 0)
+        cli_error("note: --warn does not see %zu process%s that could not be read; run this as "
+                  "root, or with CAP_SYS_PTRACE",
+                  unread, unread == 1 ? "" : "es");
 }
 
 static bool print_json(const struct row *row)
@@ -184,6 +206,8 @@ int inspect_all(const struct inspect_options *options)
             print_table(&ranking, options);
             print_missing(&ranking);
         }
+        if (options->warn > 0)
+            warn_of_missing(&ranking);
         if (!printed) {
             cli_error("cannot print all processes: out of memory");
             status = CLI_FAILURE;

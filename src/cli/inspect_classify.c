@@ -155,6 +155,23 @@ static void add_gap(struct inspection *inspection, uint64_t start, uint64_t end)
     }
 }
 
+/* A program that is linked dynamically has at least its linker among its executable files; and one
+ * under `mapfold run' has the drop-in there. */
+static void judge_program(struct inspection *inspection)
+{
+    bool program = false, library = false;
+    for (uint32_t i = 0; i < inspection->file_count; i++) {
+        const struct map_file *file = &inspection->files[i];
+        if (!file->executable || file->kind != KIND_FILE)
+            continue;
+        program = true;
+        library |= file->library;
+        inspection->folded |= file->drop_in;
+    }
+    if (inspection->program == PROGRAM_FOLDS && program && !library)
+        inspection->program = PROGRAM_STATIC;
+}
+
 void inspection_classify(struct inspection *inspection)
 {
     struct map *const maps = inspection->maps;
@@ -163,6 +180,7 @@ void inspection_classify(struct inspection *inspection)
         if (maps[i].file != NO_FILE && (maps[i].protection & MAP_EXEC))
             inspection->files[maps[i].file].executable = true;
     }
+    judge_program(inspection);
     for (size_t i = 0; i < count; i++)
         judge_alone(inspection, &maps[i]);
     for (size_t i = 1; i < count; i++)

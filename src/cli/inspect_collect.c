@@ -81,9 +81,12 @@ static bool name_file(struct names *names, struct map_file *file, const char *na
 {
     const char *slash = memrchr(name, '/', length);
     const size_t directory = slash && file->kind == KIND_FILE ? (size_t)(slash - name) + 1 : 0;
-    const size_t suffix = suffix_length(name + directory, length - directory);
+    const char *const base = name + directory;
+    const size_t suffix = suffix_length(base, length - directory);
+    file->drop_in = begins_with(base, length - directory, "libmapfold-run.so");
+    file->library = memmem(base, length - directory, ".so", 3) != NULL;
     file->directory = name_intern(names, name, directory);
-    file->base = name_intern(names, name + directory, length - directory);
+    file->base = name_intern(names, base, length - directory);
     file->suffix = name_intern(names, name + length - suffix, suffix);
     return file->directory != NO_NAME && file->base != NO_NAME && file->suffix != NO_NAME;
 }

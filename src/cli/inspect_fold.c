@@ -4,20 +4,23 @@
  *
  *  - Pieces are maps of files that are not executable and no splits of one range. A class is a file,
  *    a sharing and a protection. The first PROMOTE_PIECES - 1 pieces of the process are not looked
- *    at, and as many of a class stay as they are: they were mapped before it was found worth it.
+ *    at, and as many of a class stay as they are: they were mapped before it was found worth it. While
+ *    none of ASKED_IN_VAIN pieces in a row is folded only one in ASK_ONE_IN is looked at.
  *  - The others go to extents of the whole file, each to the first that has its pages free. Another
  *    one is made for overlap if there are few, or if those there are hold many pieces on average.
  *  - What overlaps deeper is copied into an arena if it is private, readable and small, and the file
  *    is kept by one extent more; otherwise it stays.
  *  - Small readable private pieces of other classes are copied if the process is past half its limit.
+ *  - Copies stop at a bound of bytes, a quarter of the memory; the others stay as they are.
  *  - The drop-in and its tables are maps, too.
  *
  * The order in which pieces were mapped is taken from their addresses: the kernel hands these out
  * from the top down.
  *
  * What maps cannot tell: how pieces came and went, whether a file is a regular one on a local file
- * system, and which neighbours the kernel has merged already. And programs that are static, or
- * make system calls by themselves, are not folded at all.
+ * system, and which neighbours the kernel has merged already. Programs that make system calls by
+ * themselves are not folded at all, and neither are static ones, or those that are folded already:
+ * these two are known.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,8 +35,10 @@ enum { DROP_IN = 8 }; /* its five segments, its memory behind them, and two for 
 struct piece {
     uint64_t start, offset, end; /* end: in the file, as offset is */
     uint32_t file;
+    uint32_t class;
     uint8_t protection;
     bool shared;
+    bool late; /* its class was worth an extent when it came, and it was looked at */
 };
 
 static int by_class(const struct piece *a, const struct piece *b)
@@ -51,6 +56,40 @@ static int by_age(const void *left, const void *right)
     const struct piece *a = left, *b = right;
     const int class = by_class(a, b);
     return class != 0 ? class : (a->start < b->start) - (a->start > b->start);
+}
+
+static int by_age_alone(const void *left, const void *right)
+{
+    const struct piece *a = left, *b = right;
+    return (a->start < b->start) - (a->start > b->start);
+}
+
+/* Sets which pieces come late enough; they are sorted by class, and are so afterwards. 0 or -ENOMEM. */
+static int judge_ages(struct piece *pieces, size_t count)
+{
+    uint32_t classes = 0, in_vain = 0;
+    bool folds = false;
+    for (size_t i = 0; i < count; i++) {
+        classes += i > 0 && by_class(&pieces[i - 1], &pieces[i]) != 0;
+        pieces[i].class = classes;
+    }
+    uint8_t *seen = calloc((size_t)classes + 1, sizeof(*seen));
+    if (!seen)
+        return -ENOMEM;
+    qsort(pieces, count, sizeof(*pieces), by_age_alone);
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t turn = (uint32_t)i * UINT32_C(0x9e3779b9);
+        if ((!folds && i + 1 < PROMOTE_PIECES) ||
+            (in_vain >= ASKED_IN_VAIN && turn >= UINT32_MAX / ASK_ONE_IN))
+            continue;
+        pieces[i].late = seen[pieces[i].class] >= PROMOTE_PIECES - 1;
+        seen[pieces[i].class] += !pieces[i].late;
+        in_vain = pieces[i].late ? 0 : in_vain + 1;
+        folds |= pieces[i].late;
+    }
+    free(seen);
+    qsort(pieces, count, sizeof(*pieces), by_age);
+    return 0;
 }
 
 static bool is_copied(const struct piece *piece, uint64_t pages, uint64_t page)
@@ -99,23 +138,39 @@ static int carve_piece(struct extents *extents, const struct piece *piece, uint6
     return 0;
 }
 
-/* The pieces of one class that come after it was found worth an extent. 0, or a negative errno. */
-static int carve(struct fold *fold, const struct piece *pieces, size_t count, uint64_t page,
+/* Whether the bound on copies leaves room for so many bytes more, which are taken then. */
+static bool take_copy(struct inspection *inspection, uint64_t bytes)
+{
+    struct fold *fold = &inspection->fold;
+    if (bytes > inspection->copy_limit - fold->copied_bytes)
+        return false;
+    fold->copied_bytes += bytes;
+    return true;
+}
+
+/* The late pieces of one class. 0, or a negative errno. */
+static int carve(struct inspection *inspection, const struct piece *pieces, size_t count,
                  bool arenas[2])
 {
+    struct fold *fold = &inspection->fold;
+    const uint64_t page = inspection->page;
     struct extents extents = {.depth = 0};
     bool copies = false;
     int result = 0;
     for (size_t i = 0; i < count && result >= 0; i++) {
+        if (!pieces[i].late)
+            continue;
         result = carve_piece(&extents, &pieces[i], page);
         if (result != 0)
             continue;
-        if (is_copied(&pieces[i], MAX_COPY_PAGES, page)) {
+        if (!is_copied(&pieces[i], MAX_COPY_PAGES, page)) {
+            fold->too_deep++;
+        } else if (!take_copy(inspection, pieces[i].end - pieces[i].offset)) {
+            fold->refused++;
+        } else {
             fold->copied++;
             copies = true;
             arenas[(pieces[i].protection & MAP_WRITE) != 0] = true;
-        } else {
-            fold->too_deep++;
         }
     }
     fold->extents += extents.depth + copies;
@@ -144,60 +199,81 @@ static struct piece *gather(const struct inspection *inspection, size_t *count)
     return pieces;
 }
 
-/* The classes one by one. Counts those small pieces that are copied only if maps are scarce. */
+/* Pieces that are copied only if maps are scarce. */
+struct small {
+    uint64_t pieces, bytes;
+    bool arenas[2];
+};
+
+/* The classes one by one. */
 static int fold_classes(struct inspection *inspection, const struct piece *pieces, size_t count,
-                        bool arenas[2], uint64_t *small, bool small_arenas[2])
+                        bool arenas[2], struct small *small)
 {
     struct fold *fold = &inspection->fold;
-    size_t next, unseen = PROMOTE_PIECES - 1;
+    size_t next;
     for (size_t first = 0; first < count; first = next) {
-        for (next = first + 1; next < count && by_class(&pieces[first], &pieces[next]) == 0;)
-            next++;
-        const size_t early = PROMOTE_PIECES - 1 + unseen;
-        if (next - first > early) {
-            unseen = 0;
+        size_t late = pieces[first].late;
+        for (next = first + 1; next < count && pieces[first].class == pieces[next].class; next++)
+            late += pieces[next].late;
+        if (late > 0) {
             fold->classes++;
             fold->pieces += next - first;
-            fold->early += early;
-            const int failed =
-                carve(fold, pieces + first + early, next - first - early, inspection->page, arenas);
+            fold->early += next - first - late;
+            const int failed = carve(inspection, pieces + first, next - first, arenas);
             if (failed < 0)
                 return failed;
             continue;
         }
         for (size_t i = first; i < next; i++) {
             if (is_copied(&pieces[i], SMALL_PAGES, inspection->page)) {
-                ++*small;
-                small_arenas[(pieces[i].protection & MAP_WRITE) != 0] = true;
+                small->pieces++;
+                small->bytes += pieces[i].end - pieces[i].offset;
+                small->arenas[(pieces[i].protection & MAP_WRITE) != 0] = true;
             }
         }
     }
     return 0;
 }
 
+/* Copies small pieces until no more than half of the limit is used, or the bound on copies is. */
+static void spare(struct inspection *inspection, const struct small *small, bool arenas[2])
+{
+    struct fold *fold = &inspection->fold;
+    if (fold->after <= inspection->limit / 2 || small->pieces == 0)
+        return;
+    const uint64_t beyond = fold->after - inspection->limit / 2,
+                   each = small->bytes / small->pieces;
+    const uint64_t room = (inspection->copy_limit - fold->copied_bytes) / each;
+    const uint64_t most = room < small->pieces ? room : small->pieces;
+    fold->spared = most < beyond ? most : beyond;
+    fold->after -= fold->spared;
+    fold->copied_bytes += fold->spared * each;
+    arenas[0] |= fold->spared > 0 && small->arenas[0];
+    arenas[1] |= fold->spared > 0 && small->arenas[1];
+}
+
 int inspection_fold(struct inspection *inspection)
 {
+    struct fold *fold = &inspection->fold;
+    *fold = (struct fold){.after = inspection->count};
+    if (inspection->folded || inspection->program != PROGRAM_FOLDS)
+        return 0;
     size_t count;
     struct piece *pieces = gather(inspection, &count);
     if (!pieces)
         return -ENOMEM;
     qsort(pieces, count, sizeof(*pieces), by_age);
-    struct fold *fold = &inspection->fold;
-    uint64_t small = 0;
-    bool arenas[2] = {false, false}, more[2] = {false, false};
-    *fold = (struct fold){0};
-    const int failed = fold_classes(inspection, pieces, count, arenas, &small, more);
+    struct small small = {0};
+    bool arenas[2] = {false, false};
+    int failed = judge_ages(pieces, count);
+    if (failed == 0)
+        failed = fold_classes(inspection, pieces, count, arenas, &small);
     free(pieces);
     if (failed < 0)
         return failed;
-    fold->after = inspection->count - fold->pieces + fold->early + fold->extents + fold->too_deep;
-    if (fold->after > inspection->limit / 2 && small > 0) {
-        const uint64_t beyond = fold->after - inspection->limit / 2;
-        fold->spared = small < beyond ? small : beyond;
-        fold->after -= fold->spared;
-        arenas[0] |= more[0];
-        arenas[1] |= more[1];
-    }
+    fold->after = inspection->count - fold->pieces + fold->early + fold->extents + fold->too_deep +
+                  fold->refused;
+    spare(inspection, &small, arenas);
     fold->arenas = (uint64_t)arenas[0] + arenas[1];
     fold->after += fold->arenas;
     if (fold->pieces > 0 || fold->spared > 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/inspect.h"
+#include "cli/text.h"
 
 /* 65,503 of 65,530 are not yet 100.0 %. */
 double percent_of(uint64_t part, uint64_t whole)
@@ -44,58 +45,6 @@ char *format_bytes(uint64_t bytes, char text[static 32])
         value /= 1024;
     snprintf(text, 32, value < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", value, units[unit]);
     return text;
-}
-
-/* Bytes of the UTF-8 character at text: 1 to 4, or 0 if it is none. */
-static size_t character(const unsigned char *text, size_t length)
-{
-    static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
-    const unsigned char first = text[0];
-    const size_t n = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    if (n == 0 || n > length || first > 0xf4)
-        return 0;
-    uint32_t value = n == 1 ? first : first & (0xffU >> (n + 1));
-    for (size_t i = 1; i < n; i++) {
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-        value = value << 6 | (text[i] & 0x3f);
-    }
-    const bool surrogate = value >= 0xd800 && value < 0xe000;
-    return value >= lowest[n] && value <= 0x10ffff && !surrogate ? n : 0;
-}
-
-/* C1 controls and marks that turn the direction of text would still play with a terminal. */
-static bool is_shown(const unsigned char *text, size_t n)
-{
-    if (n == 1)
-        return text[0] >= ' ' && text[0] != '\\' && text[0] != 0x7f;
-    if (n == 2)
-        return !(text[0] == 0xc2 && text[1] < 0xa0);
-    return !(n == 3 && text[0] == 0xe2 &&
-             ((text[1] == 0x80 && text[2] >= 0x8b && text[2] <= 0xae) ||
-              (text[1] == 0x81 && text[2] >= 0xa0)));
-}
-
-char *printable(const char *text, size_t length)
-{
-    char *shown = malloc(4 * length + 1);
-    if (!shown)
-        return NULL;
-    char *to = shown;
-    for (size_t i = 0; i < length;) {
-        const unsigned char *at = (const unsigned char *)text + i;
-        const size_t n = character(at, length - i);
-        if (n > 0 && is_shown(at, n)) {
-            memcpy(to, at, n);
-            to += n;
-            i += n;
-            continue;
-        }
-        for (const size_t end = i + (n ? n : 1); i < end; i++)
-            to += sprintf(to, "\\%03o", (unsigned)(unsigned char)text[i]);
-    }
-    *to = '\0';
-    return shown;
 }
 
 char *printable_name(const struct inspection *inspection, uint32_t name)

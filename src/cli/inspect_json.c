@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/inspect.h"
+#include "cli/text.h"
 
 static json_t *integer(uint64_t value)
 {
@@ -77,15 +78,23 @@ static json_t *groups_json(const struct inspection *inspection, bool suffixes)
     return groups;
 }
 
-static json_t *fold_json(const struct fold *fold)
+static json_t *fold_json(const struct inspection *inspection)
 {
+    static const char *const states[] = {[PROGRAM_FOLDS] = "possible",
+                                         [PROGRAM_STATIC] = "static",
+                                         [PROGRAM_MACHINE] = "other machine",
+                                         [PROGRAM_LIBC] = "other libc"};
+    const struct fold *fold = &inspection->fold;
     json_t *object = json_object();
+    json_object_set_new(object, "state",
+                        json_string(inspection->folded ? "folded" : states[inspection->program]));
     json_object_set_new(object, "maps_after", integer(fold->after));
     json_object_set_new(object, "classes", integer(fold->classes));
     json_object_set_new(object, "pieces", integer(fold->pieces));
     json_object_set_new(object, "extents", integer(fold->extents));
     json_object_set_new(object, "copied", integer(fold->copied + fold->spared));
-    json_object_set_new(object, "stay", integer(fold->early + fold->too_deep));
+    json_object_set_new(object, "copied_bytes", integer(fold->copied_bytes));
+    json_object_set_new(object, "stay", integer(fold->early + fold->too_deep + fold->refused));
     return object;
 }
 
@@ -144,7 +153,7 @@ int inspection_print_json(const struct inspection *inspection)
     json_object_set_new(object, "files", files_json(inspection));
     json_object_set_new(object, "directories", groups_json(inspection, false));
     json_object_set_new(object, "suffixes", groups_json(inspection, true));
-    json_object_set_new(object, "fold", fold_json(&inspection->fold));
+    json_object_set_new(object, "fold", fold_json(inspection));
     json_object_set_new(object, "mapped_bytes", integer(inspection->mapped_bytes));
     json_object_set_new(object, "gap_count", integer(inspection->gap_count));
     json_object_set_new(object, "largest_gaps", gaps_json(inspection));

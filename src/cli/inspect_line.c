@@ -97,23 +97,27 @@ int map_line_parse(const char *text, size_t length, struct map_line *line)
     return 0;
 }
 
-bool map_detail_parse(const char *text, size_t length, uint64_t *rss)
+static bool is_key(const char *text, size_t length, const char *key)
 {
-    static const char key[] = "Rss:";
+    return length == strlen(key) && memcmp(text, key, length) == 0;
+}
+
+enum map_detail map_detail_parse(const char *text, size_t length, uint64_t *value)
+{
     size_t i = 0;
     while (i < length &&
            ((text[i] >= 'A' && text[i] <= 'Z') || (text[i] >= 'a' && text[i] <= 'z') ||
             (i > 0 && (text[i] == '_' || (text[i] >= '0' && text[i] <= '9')))))
         i++;
     if (i == 0 || i == length || text[i] != ':')
-        return false;
-    if (i == sizeof(key) - 2 && memcmp(text, key, sizeof(key) - 1) == 0) {
-        struct cursor cursor = {text + i + 1, text + length};
-        while (take(&cursor, ' '))
-            continue;
-        uint64_t value;
-        if (take_number(&cursor, 10, &value))
-            *rss = value;
-    }
-    return true;
+        return DETAIL_NONE;
+    const enum map_detail detail = is_key(text, i, "Rss")    ? DETAIL_RSS
+                                   : is_key(text, i, "Size") ? DETAIL_SIZE
+                                                             : DETAIL_OTHER;
+    if (detail == DETAIL_OTHER)
+        return detail;
+    struct cursor cursor = {text + i + 1, text + length};
+    while (take(&cursor, ' '))
+        continue;
+    return take_number(&cursor, 10, value) ? detail : DETAIL_NONE;
 }

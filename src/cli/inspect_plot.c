@@ -19,6 +19,7 @@
 
 #include "cli/cli.h"
 #include "cli/inspect.h"
+#include "cli/text.h"
 
 enum {
     COLUMNS = 960,

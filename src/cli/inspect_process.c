@@ -39,6 +39,43 @@ uint64_t read_limit(void)
     return limit ? limit : DEFAULT_LIMIT;
 }
 
+/* The number that a file holds; UINT64_MAX if there is none, as where "max" stands for no bound. */
+static uint64_t read_number(const char *path)
+{
+    char text[32] = "";
+    if (read_small(path, text, sizeof(text)) <= 0 || text[0] < '0' || text[0] > '9')
+        return UINT64_MAX;
+    return strtoull(text, NULL, 10);
+}
+
+uint64_t read_copy_limit(pid_t pid)
+{
+    static const char *const groups[] = {"/sys/fs/cgroup/memory.max",
+                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t memory = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+        char path[96] = "";
+        if (pid != 0)
+            snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, groups[i]);
+        const uint64_t bound = read_number(pid != 0 ? path : groups[i]);
+        memory = bound < memory ? bound : memory;
+    }
+    return memory / 4;
+}
+
+enum program_kind process_program(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    return program_look(path, NULL, 0);
+}
+
+bool proc_hides_processes(void)
+{
+    return access("/proc/1", F_OK) != 0 && kill(1, 0) != 0 && errno == EPERM;
+}
+
 /* PID (command) state, then numbers; the command may hold blanks and parentheses. */
 static bool parse_stat(char *text, struct process *process)
 {
@@ -87,7 +124,12 @@ static int told(bool quiet, int status, const struct process *process, const cha
 
 static int no_such_process(const struct process *process, bool quiet)
 {
-    if (kill(process->pid, 0) != 0 && errno == EPERM)
+    if (access("/proc/self", F_OK) != 0)
+        return told(quiet, CLI_FAILURE, process,
+                    "/proc shows no processes; is it mounted, and for these?");
+    if (kill(process->pid, 0) == 0)
+        return told(quiet, CLI_FAILURE, process, "it is there, but /proc does not show it");
+    if (errno == EPERM)
         return told(quiet, INSPECT_DENIED, process,
                     "/proc hides other users' processes (hidepid); run this as root");
     return told(quiet, INSPECT_GONE, process,

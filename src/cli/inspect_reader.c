@@ -183,6 +183,21 @@ static bool still_there(struct maps_reader *reader)
     return lseek(reader->fd, 0, SEEK_SET) == 0 && read(reader->fd, &byte, 1) == 1;
 }
 
+/* Text of a mail may look like a detail; those of a map begin with Size, or with Rss. */
+static bool take_detail(struct maps_reader *reader, const char *text, size_t length)
+{
+    uint64_t value = 0;
+    const enum map_detail detail = map_detail_parse(text, length, &value);
+    if (reader->maps == 0 || detail == DETAIL_NONE)
+        return false;
+    if (detail == DETAIL_RSS) {
+        reader->has_rss = true;
+        reader->rss = value;
+    }
+    reader->in_details |= detail != DETAIL_OTHER;
+    return reader->in_details;
+}
+
 static int next_by_text(struct maps_reader *reader, struct map_line *line)
 {
     const char *text = NULL;
@@ -192,11 +207,10 @@ static int next_by_text(struct maps_reader *reader, struct map_line *line)
     while ((got = next_text(reader, &text, &length)) > 0) {
         if (map_line_parse(text, length, line) == 0) {
             reader->maps++;
+            reader->in_details = false;
             return 1;
         }
-        if (reader->maps > 0 && map_detail_parse(text, length, &reader->rss))
-            reader->has_rss = true;
-        else if (length > 0 && reader->bad++ == 0)
+        if (!take_detail(reader, text, length) && length > 0 && reader->bad++ == 0)
             reader->first_bad = reader->lines;
     }
     if (got == 0 && !reader->saved && reader->maps > 0 && !still_there(reader))

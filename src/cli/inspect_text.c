@@ -4,24 +4,16 @@
 #include <string.h>
 
 #include "cli/inspect.h"
+#include "cli/text.h"
 
 /* Files and groups with fewer maps than FEWEST are not worth a line. */
-enum { WIDTH = 100, SHOWN = 5, FEWEST = 2 };
-
-/* Characters, taking each for one column; what printable() lets through is UTF-8. */
-static size_t columns(const char *text)
-{
-    size_t count = 0;
-    for (; *text; text++)
-        count += ((unsigned char)*text & 0xc0) != 0x80;
-    return count;
-}
+enum { WIDTH = TEXT_WIDTH, SHOWN = 5, FEWEST = 2 };
 
 /* The beginning and the end of a name that is too long: what tells files apart is at the end. */
 static void print_short(const char *text, size_t room)
 {
     enum { HEAD = 20 };
-    const size_t all = text ? columns(text) : 0;
+    const size_t all = text ? text_columns(text) : 0;
     if (all <= room) {
         fputs(text ? text : "(no memory)", stdout);
         return;
@@ -34,26 +26,6 @@ static void print_short(const char *text, size_t room)
         else if (at == HEAD + 1 && ((unsigned char)*c & 0xc0) != 0x80)
             fputs("...", stdout);
     }
-}
-
-static void print_wrapped(const char *text, const char *first, const char *indent)
-{
-    size_t column = strlen(first);
-    fputs(first, stdout);
-    for (const char *blank = ""; *text; blank = " ") {
-        size_t word = strcspn(text, " ");
-        if (text[word] == ' ' && text[word + 1] == '%') /* a number stays with its sign */
-            word += 1 + strcspn(text + word + 1, " ");
-        if (column + 1 + word > WIDTH) {
-            printf("\n%s", indent);
-            column = strlen(indent);
-            blank = "";
-        }
-        column += (size_t)printf("%s%.*s", blank, (int)word, text);
-        text += word;
-        text += strspn(text, " ");
-    }
-    putchar('\n');
 }
 
 static void print_head(const struct inspection *inspection)
@@ -82,7 +54,7 @@ static void print_head(const struct inspection *inspection)
                  inspection->limit_guessed
                      ? " (by this machine's limit; --limit N gives the one they were saved under)"
                      : "");
-    print_wrapped(text, "", "");
+    text_wrap(stdout, text, "", "");
 }
 
 static void print_causes(const struct inspection *inspection)
@@ -160,37 +132,65 @@ static void print_groups(const struct inspection *inspection, bool suffixes)
     }
 }
 
+/* Why there is no estimate, or NULL. */
+static const char *unfolded_reason(const struct inspection *inspection)
+{
+    static const char *const reasons[] = {
+        [PROGRAM_STATIC] =
+            "nothing: the program is linked statically, so that the drop-in cannot be "
+            "loaded into it.",
+        [PROGRAM_MACHINE] =
+            "nothing: it is no 64-bit program of this machine's own kind, so that the "
+            "drop-in cannot be loaded into it.",
+        [PROGRAM_LIBC] = "nothing: the program uses another libc than glibc, so that the drop-in "
+                         "cannot be loaded into it."};
+    if (inspection->folded)
+        return "it runs under it already; its extents are among the maps above.";
+    return reasons[inspection->program];
+}
+
+/* The pieces, and what becomes of them. */
+static void describe_fold(const struct inspection *inspection, FILE *out)
+{
+    const struct fold *fold = &inspection->fold;
+    char all[32], count[32], bytes[32];
+    const uint64_t maps =
+        inspection->causes[CAUSE_FILE].maps + inspection->causes[CAUSE_DELETED].maps;
+    const uint64_t carved =
+        fold->pieces - fold->early - fold->copied - fold->too_deep - fold->refused;
+    fprintf(out, "of %s maps of files %s would become ", format_count(maps, all),
+            format_count(carved, count));
+    fprintf(out, "%s extent%s", format_count(fold->extents, count), fold->extents == 1 ? "" : "s");
+    if (fold->copied + fold->spared > 0)
+        fprintf(out, ", %s be copied to %s (%s of memory)",
+                format_count(fold->copied + fold->spared, count),
+                fold->arenas == 1 ? "one arena" : "two arenas",
+                format_bytes(fold->copied_bytes, bytes));
+    if (fold->too_deep > 0)
+        fprintf(out, ", %s overlap too deeply and stay", format_count(fold->too_deep, count));
+    if (fold->refused > 0)
+        fprintf(out, ", %s stay because copies end at %s (--max-copy)",
+                format_count(fold->refused, count), format_bytes(inspection->copy_limit, bytes));
+    fprintf(out, ": about %s maps in all, %.1f %%.", format_count(fold->after, count),
+            percent_of(fold->after, inspection->limit));
+}
+
 static void print_fold(const struct inspection *inspection)
 {
     const struct fold *fold = &inspection->fold;
-    char text[700], pieces[32], after[32], extents[32], all[32];
-    const uint64_t maps =
-        inspection->causes[CAUSE_FILE].maps + inspection->causes[CAUSE_DELETED].maps;
-    int at = 0;
-    if (fold->pieces == 0 && fold->spared == 0) {
-        at = snprintf(text, sizeof(text), "nothing to fold: %s",
-                      maps == 0 ? "no map is of a file, other than executables"
-                                : "no file has 15 maps, or 8 beside others, of one kind");
-    } else {
-        at = snprintf(
-            text, sizeof(text), "of %s maps of files %s would become %s extent%s",
-            format_count(maps, all),
-            format_count(fold->pieces - fold->early - fold->copied - fold->too_deep, pieces),
-            format_count(fold->extents, extents), fold->extents == 1 ? "" : "s");
-        if (fold->copied + fold->spared > 0)
-            at += snprintf(text + at, sizeof(text) - (size_t)at, ", %s be copied to %s",
-                           format_count(fold->copied + fold->spared, pieces),
-                           fold->arenas == 1 ? "one arena" : "two arenas");
-        if (fold->too_deep > 0)
-            at += snprintf(text + at, sizeof(text) - (size_t)at, ", %s overlap too deeply and stay",
-                           format_count(fold->too_deep, pieces));
-        at +=
-            snprintf(text + at, sizeof(text) - (size_t)at, ": about %s maps in all, %.1f %%",
-                     format_count(fold->after, after), percent_of(fold->after, inspection->limit));
+    char text[700] = "";
+    const char *reason = unfolded_reason(inspection);
+    if (reason == NULL && fold->pieces == 0 && fold->spared == 0)
+        reason = inspection->causes[CAUSE_FILE].maps + inspection->causes[CAUSE_DELETED].maps == 0
+                     ? "nothing to fold: no map is of a file, other than executables."
+                     : "nothing to fold: no file has 15 maps, or 8 beside others, of one kind.";
+    FILE *out = reason == NULL ? fmemopen(text, sizeof(text), "w") : NULL;
+    if (out != NULL) {
+        describe_fold(inspection, out);
+        fclose(out);
     }
-    snprintf(text + at, sizeof(text) - (size_t)at, ".");
     putchar('\n');
-    print_wrapped(text, "  mapfold run: ", "      ");
+    text_wrap(stdout, reason != NULL ? reason : text, "  mapfold run: ", "      ");
 }
 
 static void print_gaps(const struct inspection *inspection)
@@ -219,7 +219,7 @@ static void print_notes(const struct inspection *inspection)
         snprintf(text, sizeof(text),
                  "%s maps changed while they were read; counts are that much uncertain.",
                  format_count(inspection->torn, count));
-        print_wrapped(text, "  note: ", "      ");
+        text_wrap(stdout, text, "  note: ", "      ");
     }
     if (inspection->ambiguous > 0) {
         snprintf(text, sizeof(text),
@@ -227,7 +227,7 @@ static void print_notes(const struct inspection *inspection)
                  "file's own name%s.",
                  format_count(inspection->ambiguous, count),
                  inspection->process.pid ? "" : " (only the living process can)");
-        print_wrapped(text, "  note: ", "      ");
+        text_wrap(stdout, text, "  note: ", "      ");
     }
 }
 
@@ -244,7 +244,7 @@ void inspection_print(const struct inspection *inspection)
     for (size_t i = 0; i < inspection->advice_count; i++) {
         const struct advice *advice = &inspection->advice[i];
         putchar('\n');
-        print_wrapped(advice->text, "> ", "  ");
+        text_wrap(stdout, advice->text, "> ", "  ");
         if (advice->command[0])
             printf("      %s\n", advice->command);
     }

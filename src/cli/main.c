@@ -43,15 +43,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_ARG:
         *command = find_command(arg);
         if (!*command) {
-            argp_error(state, "there is no command '%s'", arg);
-            return EINVAL;
+            return cli_wrong(state, "there is no command '%s'", arg);
         }
         state->quoted = state->next;
         state->next = state->argc; /* the rest is the command's */
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which command?");
-        return EINVAL;
+        return cli_wrong(state, "which command?");
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -71,7 +69,9 @@ static char *filter_help(int key, const char *text, void *input)
     fputs("Commands:\n", out);
     for (int i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n`mapfold COMMAND --help' tells more. Exit codes: 0 done, 1 failed, 2 wrong usage.",
+    fputs("\n`mapfold COMMAND --help' tells more. Exit codes: 0 done, 1 failed, 2 wrong usage; "
+          "inspect "
+          "has more, and run has the program's.",
           out);
     fclose(out);
     return list;

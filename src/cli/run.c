@@ -3,19 +3,23 @@
  * mapfold run: puts the drop-in before a program's libraries, and becomes that program. Options go
  * to the drop-in in one variable (preload/options.h); what it cannot take is refused here.
  *
- * The dynamic linker does not load it into a static program, nor into one with other rights than
- * its caller's: those run as they are, and a note says so.
+ * The dynamic linker does not load it into a static program, one for another processor, nor one with
+ * other rights than its caller's: those run as they are, and a note says so. Programs of another libc
+ * would not even start with it, so they get none.
  */
 #include "cli/cli.h"
+#include "cli/program.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -28,6 +32,9 @@ enum {
     KEY_LINGER,
     KEY_MAX_COPY
 };
+
+/* Exit codes of the command beside those of cli.h: as env(1), nohup(1) and the shells have them. */
+enum { RUN_NOT_EXECUTED = 126, RUN_NOT_FOUND = 127 };
 
 /* As src/preload/options.h tells it. */
 #define MAPFOLD_OPTIONS "MAPFOLD_OPTIONS"
@@ -96,26 +103,22 @@ static error_t parse_stats(const char *file, struct argp_state *state)
     if (file == NULL)
         return word_add(words, "stats", NULL) ? 0 : ENOMEM;
     if (file[0] == '\0') {
-        argp_error(state, "--stats: the name of its file is empty");
-        return EINVAL;
+        return cli_wrong(state, "--stats: the name of its file is empty");
     }
     /* Programs change their directory. */
     char path[4096] = "";
     if (file[0] != '/' && getcwd(path, sizeof(path)) == NULL) {
-        argp_error(state, "--stats: no current directory: %s", strerror(errno));
-        return EINVAL;
+        return cli_wrong(state, "--stats: no current directory: %s", strerror(errno));
     }
     const size_t before = strlen(path), room = sizeof(path) - before;
     const int length = snprintf(path + before, room, "%s%s", before ? "/" : "", file);
     if (length < 0 || (size_t)length >= room || strchr(path, ',') != NULL) {
-        argp_error(state, "--stats: '%s' is too long a name, or has a comma", file);
-        return EINVAL;
+        return cli_wrong(state, "--stats: '%s' is too long a name, or has a comma", file);
     }
     /* At its exit, where the drop-in writes, nobody can be told any more. */
     const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
     if (fd < 0) {
-        argp_error(state, "--stats: cannot write to %s: %s", path, strerror(errno));
-        return EINVAL;
+        return cli_wrong(state, "--stats: cannot write to %s: %s", path, strerror(errno));
     }
     close(fd);
     return word_add(words, "stats", path) ? 0 : ENOMEM;
@@ -127,11 +130,19 @@ static error_t parse_number(const char *name, const char *text, unsigned long lo
     char value[24];
     unsigned long long number;
     if (!number_read(text, units, &number) || number < least || number > most) {
-        argp_error(state, "--%s: '%s' is no number from %llu to %llu", name, text, least, most);
-        return EINVAL;
+        return cli_wrong(state, "--%s: '%s' is no number from %llu to %llu", name, text, least,
+                         most);
     }
     snprintf(value, sizeof(value), "%llu", number);
     return word_add(state->input, name, value) ? 0 : ENOMEM;
+}
+
+/* Whether "--stats FILE -- PROGRAM" was written, as other options may be: FILE would be run. */
+static bool is_stats_file(const struct argp_state *state)
+{
+    const int at = state->next - 1;
+    return at >= 2 && at + 1 < state->argc && strcmp(state->argv[at + 1], "--") == 0 &&
+           (strcmp(state->argv[at - 1], "--stats") == 0 || strcmp(state->argv[at - 1], "-s") == 0);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -156,12 +167,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_MAX_COPY:
         return parse_number("max-copy", arg, 0, UINT64_MAX / 4, "KMG", state);
     case ARGP_KEY_ARG:
+        if (is_stats_file(state)) {
+            return cli_wrong(state, "--stats takes its file behind a '=': --stats=%s", arg);
+        }
         ((struct words *)state->input)->program = state->next - 1;
         state->next = state->argc; /* the rest is the program's */
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which program?");
-        return EINVAL;
+        return cli_wrong(state, "which program?");
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -186,44 +199,37 @@ static bool program_find(const char *name, char *path, size_t size)
     return false;
 }
 
-/* A dynamic program, or a script, whose interpreter is taken for one. */
-static bool is_dynamic(const char *path)
-{
-    union {
-        unsigned char ident[EI_NIDENT];
-        Elf64_Ehdr header;
-    } start;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return true;
-    bool dynamic = true;
-    if (read(fd, &start, sizeof(start)) == (ssize_t)sizeof(start) &&
-        memcmp(start.ident, ELFMAG, SELFMAG) == 0 && start.ident[EI_CLASS] == ELFCLASS64) {
-        dynamic = false;
-        for (int i = 0; i < start.header.e_phnum && !dynamic; i++) {
-            Elf64_Phdr program;
-            const off_t at = (off_t)start.header.e_phoff + i * (off_t)start.header.e_phentsize;
-            if (pread(fd, &program, sizeof(program), at) != (ssize_t)sizeof(program))
-                break;
-            dynamic = program.p_type == PT_INTERP;
-        }
-    }
-    close(fd);
-    return dynamic;
-}
-
-static void note_unfolded(const char *path)
+/* Whether the kernel would give the program rights that its caller does not have: then the dynamic
+ * linker takes no libraries from LD_PRELOAD. The file is no script's; those get none. */
+static bool gains_rights(const char *path)
 {
     struct stat stat_of;
-    if (stat(path, &stat_of) != 0)
-        return;
+    struct statvfs mount;
+    if (stat(path, &stat_of) != 0 || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ||
+        (statvfs(path, &mount) == 0 && (mount.f_flag & ST_NOSUID)))
+        return false;
     const bool user = (stat_of.st_mode & S_ISUID) && stat_of.st_uid != getuid();
     const bool group =
         (stat_of.st_mode & S_ISGID) && (stat_of.st_mode & S_IXGRP) && stat_of.st_gid != getgid();
-    if (user || group || getxattr(path, "security.capability", NULL, 0) > 0)
-        cli_error("%s runs with rights of its own, so the drop-in is not loaded: unfolded", path);
-    else if (!is_dynamic(path))
-        cli_error("%s is linked statically, so the drop-in is not loaded: unfolded", path);
+    /* Root has all capabilities already. */
+    return user || group || (getuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0);
+}
+
+/* Tells it if the program will run unfolded. What it is. */
+static enum program_kind note_unfolded(const char *path)
+{
+    static const char *const reasons[] = {
+        [PROGRAM_STATIC] = "is linked statically",
+        [PROGRAM_MACHINE] = "is no 64-bit program of this machine's own kind",
+        [PROGRAM_LIBC] = "uses another libc than glibc",
+    };
+    char file[4096];
+    const enum program_kind kind = program_look(path, file, sizeof(file));
+    if (kind != PROGRAM_FOLDS)
+        cli_error("%s %s, so the drop-in is not loaded: unfolded", file, reasons[kind]);
+    else if (gains_rights(file))
+        cli_error("%s runs with rights of its own, so the drop-in is not loaded: unfolded", file);
+    return kind;
 }
 
 /* The drop-in comes before what else is preloaded. */
@@ -249,7 +255,9 @@ int run_command(int argc, char **argv)
         parse_option,
         "-- PROGRAM [ARGUMENT...]",
         "Runs PROGRAM with its file mappings folded: many small ones cost what few large ones do.\v"
-        "Children inherit it. See mapfold-run(1) for what is folded, and for each difference.",
+        "Children inherit it. See mapfold-run(1) for what is folded, and for each difference.\n\n"
+        "Exit codes: PROGRAM's own; 1 failed before it, 2 wrong usage, 126 PROGRAM cannot be "
+        "executed, 127 there is no PROGRAM.",
         NULL,
         NULL,
         NULL};
@@ -259,8 +267,9 @@ int run_command(int argc, char **argv)
     char library[4096], program[4096];
     if (cli_library("src/preload/libmapfold-run.so", MAPFOLD_RUN_LIBRARY, library,
                     sizeof(library)) == NULL) {
-        cli_error("cannot find the drop-in %s: %s; is mapfold installed?", library,
-                  strerror(errno));
+        cli_error("cannot find the drop-in %s: %s; is mapfold installed (or, from a build, /proc "
+                  "mounted)?",
+                  library, strerror(errno));
         return CLI_FAILURE;
     }
     if (strpbrk(library, " :\t") != NULL) {
@@ -268,14 +277,14 @@ int run_command(int argc, char **argv)
                   library);
         return CLI_FAILURE;
     }
-    if (program_find(command[0], program, sizeof(program)))
-        note_unfolded(program);
-    if (preload_set(library) != 0 || setenv(MAPFOLD_OPTIONS, words.text, 1) != 0) {
+    const bool preload = !program_find(command[0], program, sizeof(program)) ||
+                         note_unfolded(program) != PROGRAM_LIBC;
+    if ((preload && preload_set(library) != 0) || setenv(MAPFOLD_OPTIONS, words.text, 1) != 0) {
         cli_error("cannot set LD_PRELOAD and " MAPFOLD_OPTIONS ": %s", strerror(errno));
         return CLI_FAILURE;
     }
     execvp(command[0], command);
     cli_error("cannot run %s: %s%s", command[0], strerror(errno),
               errno == ENOENT && !strchr(command[0], '/') ? "; it is in no directory of PATH" : "");
-    return CLI_FAILURE;
+    return errno == ENOENT ? RUN_NOT_FOUND : RUN_NOT_EXECUTED;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -101,19 +102,40 @@ __attribute__((format(printf, 2, 3))) static void text_add(struct text *text, co
         text->length += (size_t)written < room ? (size_t)written : room - 1;
 }
 
+/* 0, or a positive errno. */
+static int file_append(const char *path, const char *text, size_t length)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return errno;
+    int failed = 0;
+    while (length > 0 && failed == 0) {
+        const ssize_t done = write(fd, text, length);
+        if (done > 0) {
+            text += done;
+            length -= (size_t)done;
+        } else if (done == 0 || errno != EINTR) {
+            failed = done == 0 ? ENOSPC : errno;
+        }
+    }
+    /* Some file systems tell only here that the disk, or the quota, is full. */
+    if (close(fd) != 0 && failed == 0 && errno != EINTR)
+        failed = errno;
+    return failed;
+}
+
+/* What FILE does not take goes to standard error, with the reason. */
 static void text_write(const struct text *text)
 {
-    if (stats_file[0] == '\0') {
+    const int failed = stats_file[0] ? file_append(stats_file, text->bytes, text->length) : 0;
+    if (failed != 0) {
+        static struct text why;
+        text_add(&why, "mapfold: cannot write the statistics to %s: %s\n", stats_file,
+                 strerror(failed));
+        report_write(why.bytes, why.length);
+    }
+    if (stats_file[0] == '\0' || failed != 0)
         report_write(text->bytes, text->length);
-        return;
-    }
-    const int fd = open(stats_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return;
-    if (write(fd, text->bytes, text->length) < 0) {
-        /* a report that cannot be written has no better place to say so */
-    }
-    close(fd);
 }
 
 void options_report(void)

@@ -38,6 +38,19 @@ uses_static() {
     ! ldd "$1" 2>&1 | grep libmapfold
 }
 
+# Documents that man pages name, and those that documents link to.
+documents_are_there() {
+    documents=$place$prefix/share/doc/mapfold
+    {
+        sed -n 's/^\.Pa \([A-Z]*\.md\).*/\1/p' man/*.[1-9]
+        grep -oh '](\([^)#:]*\))' "$documents"/*.md | sed 's/^](//; s/)$//'
+    } | sort -u | while read -r file; do
+        [ -s "$documents/$file" ] || echo "there is no $file"
+    done >"$work/lost"
+    cat "$work/lost"
+    [ -s "$documents/MAPPING.md" ] && [ ! -s "$work/lost" ]
+}
+
 # The first ```c block of README.md is a program; the block after it is what it prints.
 readme_block() {
     awk -v want="$1" '/^```/ { inside = !inside; if (inside) { n += started || /^```c$/
@@ -59,6 +72,7 @@ check "pkg-config knows the version" \
 for header in include/mapfold/*.h; do
     check "$header is installed" cmp "$header" "$place$prefix/$header"
 done
+check "the documents that are named are installed" documents_are_there
 check "the installed command runs where it was put" \
     "$place$prefix/bin/mapfold" --version
 

@@ -12,7 +12,7 @@ debs=$root/build-test/deb
 layer=$work/overlay
 
 build_packages() {
-    scripts/deb.sh "$debs" && for name in libmapfold0 libmapfold-dev mapfold; do
+    rm -rf "$debs" && scripts/deb.sh "$debs" && for name in libmapfold0 libmapfold-dev mapfold; do
         ls "$debs/$name"_*.deb || return 1
     done
 }
@@ -84,6 +84,9 @@ inspects() {
 has_files() {
     inside sh -c 'set -e
         test -s /usr/share/bash-completion/completions/mapfold
+        cd /usr/share/doc/mapfold
+        test -s MAPPING.md
+        for file in $(grep -oh "]([A-Za-z/]*\.md)" ./*.md | tr -d "]()"); do test -s "$file"; done
         for page in man1/mapfold.1 man1/mapfold-run.1 man3/mf_window.3; do
             zcat "/usr/share/man/$page.gz" | grep -q mapfold
         done
@@ -132,7 +135,7 @@ if [ -n "$why" ]; then
     finish
 fi
 check "they install" installs
-check "completion and man pages are there" has_files
+check "completion, man pages and documents are there" has_files
 check "an example builds with what they install" builds gapalloc
 check "it runs" finds_room
 check "it uses the library of the package" uses_the_package

@@ -116,6 +116,34 @@ class Cli(unittest.TestCase):
         for seconds in ("0", "-1", "soon", "nan", "inf"):
             self.assert_usage(run("bench", "space", "--seconds", seconds), "--seconds")
 
+    def test_a_part_without_the_systems_asked_for_is_wrong_usage(self):
+        for more in ([], ["--json"]):
+            result = run("bench", "space.find", "--n", "1e3", "--quick", "--against", "kernel", *more)
+            self.assert_failure(result, "space.find has none of the systems", status=2)
+            self.assertEqual(result.stdout, "")
+        # Of all workloads those that have it speak, and no others.
+        result = run("bench", "--n", "64", "--quick", "--seconds", "0.3", "--against", "pool-2002")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("kmap_lock.", result.stdout)
+        for other in ("space.", "mmap_scan", "window.", "sqlite", "mapping"):
+            self.assertNotIn(other, result.stdout)
+
+    def test_messages_show_no_control_characters_and_fit_100_columns_on_a_terminal(self):
+        wrong = "no\x1b[31msuch\n" + "file " * 30
+        for arguments in (["inspect", "--file", wrong], ["run", wrong], ["inspect", wrong], [wrong],
+                          ["bench", "files", wrong], ["bench", "space", "--against", wrong],
+                          ["run", "--promote", wrong, "true"], ["inspect", "1", "--warn", wrong]):
+            result = run(*arguments)
+            self.assertGreater(result.returncode, 0)
+            self.assertIn("no\\033[31msuch\\012file", result.stderr)
+            self.assertNotIn("\x1b", result.stderr)
+        ours, theirs = pty.openpty()
+        subprocess.run([MAPFOLD, "inspect", "--file", wrong], stderr=theirs, check=False)
+        lines = os.read(ours, 4096).decode().splitlines()
+        self.assertEqual((lines[0][:16], max(map(len, lines)) <= 100), ("mapfold inspect:", True))
+        os.close(ours)
+        os.close(theirs)
+
     def test_every_row_is_valid_json_and_nothing_else_is_printed(self):
         for arguments in (["space", "--n", "1,50,1000"], ["mmap_scan", "--n", "10000"],
                           ["mapping", "--n", "20000"],
@@ -345,7 +373,7 @@ class Cli(unittest.TestCase):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             code, errors, _ = self.interrupt(number)
             self.assertEqual(code, -number)
-            self.assertIn("interrupted", errors)
+            self.assertEqual(errors, "mapfold bench: interrupted\n")
             self.assertEqual(os.listdir(self.directory), [])
 
     def test_the_limit_is_restored_however_the_run_ends(self):

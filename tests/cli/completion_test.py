@@ -3,6 +3,7 @@
 """What bash offers behind `mapfold`. Usage: completion_test.py MAPFOLD COMPLETION [TEST...]"""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,21 @@ class Completion(unittest.TestCase):
                         if word.startswith("[--"))
             options = set(word.rstrip("=") for word in offered(command, "--")) - {"--"}
             self.assertEqual(options, known)
+
+    def test_values_of_options_are_files_or_nothing_but_never_commands(self):
+        for command in ("bench", "run", "inspect"):
+            said = subprocess.run([MAPFOLD, command, "--help"], capture_output=True, text=True,
+                                  check=True).stdout
+            values = re.findall(r"^ {1,6}(?:-., )?(--[a-z-]+)=", said, re.MULTILINE)
+            self.assertGreater(len(values), 1)
+            for option in values:
+                for words in ((option, ""), (option, "=", "")):
+                    self.assertFalse({"true", "sh", "space.steady", "1"} & set(offered(command, *words)),
+                                     words)
+
+    def test_directories_are_offered_to_the_workload_of_files(self):
+        self.assertEqual(offered("bench", "files", "/us"), ["/usr"])
+        self.assertEqual(offered("bench", "--quick", "files", "/us"), ["/usr"])
 
     def test_workloads_of_bench_are_offered(self):
         self.assertLessEqual({"space", "mmap_scan", "mapping"}, set(offered("bench", "")))

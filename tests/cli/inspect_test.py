@@ -171,6 +171,47 @@ class Inspect(unittest.TestCase):
         for files, pages in ((20, 1000), (1, 30)):
             self.assert_estimate_is_near([sys.executable, "-c", PYTHON, str(files), str(pages)])
 
+    def test_a_process_that_is_folded_already_is_told_so(self):
+        process = subprocess.Popen([MAPFOLD, "run", "--", TARGET, "pieces", self.path("data"), "5000"],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.stop, process)
+        self.assertEqual(process.stdout.readline(), "ready 5000\n")
+        report = self.report(process.pid, "--limit", 40)
+        self.assertEqual(report["fold"]["state"], "folded")
+        self.assertEqual(report["fold"]["maps_after"], report["used"])
+        self.assertNotIn("fold", [advice["action"] for advice in report["advice"]])
+        self.assertIn("runs under it already", inspect(process.pid).stdout)
+
+    def test_a_static_program_is_not_told_to_be_folded(self):
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "inspect_target.c")
+        program = self.path("target")
+        if not shutil.which("cc") or subprocess.run(
+                ["cc", "-static", "-pthread", "-D_GNU_SOURCE", "-o", program, source], check=False,
+                capture_output=True).returncode:
+            self.skipTest("no static libc")
+        process = subprocess.Popen([program, "pieces", self.path("data"), "5000"], text=True,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(self.stop, process)
+        process.stdout.readline()
+        report = self.report(process.pid, "--limit", 6000)
+        self.assertEqual(report["fold"]["state"], "static")
+        self.assertEqual(report["fold"]["maps_after"], report["used"])
+        self.assertEqual([advice["action"] for advice in report["advice"]], ["raise", "program"])
+        self.assertIn("linked statically", report["advice"][1]["text"])
+
+    def test_copies_are_foretold_up_to_a_quarter_of_the_memory_and_in_bytes(self):
+        code = b"".join(b"%x000-%x000 r-xp 0 08:01 %d /lib/x.so\n" % (i, i + 1, i) for i in (1, 3))
+        pages = os.sysconf("SC_PHYS_PAGES") // 4
+        count = pages * os.sysconf("SC_PAGESIZE") // (1 << 20) + 10000
+        pieces = b"".join(b"%x-%x rw-p 0 08:01 9 /one\n" % (at, at + (1 << 20)) for at in
+                          range(1 << 40, (1 << 40) + (count << 21), 1 << 21))
+        path = self.save(code + pieces)
+        fold = self.report("--file", path)["fold"]
+        self.assertLessEqual(fold["copied_bytes"], pages * os.sysconf("SC_PAGESIZE"))
+        self.assertEqual(fold["copied_bytes"], fold["copied"] << 20)
+        self.assertGreaterEqual(fold["maps_after"], 10000)
+        self.assertIn("stay because copies end at", " ".join(inspect("--file", path).stdout.split()))
+
     def test_the_estimate_of_run_is_near_what_run_makes_of_git(self):
         if not shutil.which("git"):
             self.skipTest("git is not installed")
@@ -317,11 +358,46 @@ class Inspect(unittest.TestCase):
             everybody = inspect("--all", user=NOBODY)
             self.assertEqual(everybody.returncode, 0)
             self.assertIn("of other users", everybody.stdout)
+            # Who asks for an alarm is told what it cannot see, also where the table is thrown away.
+            everybody = inspect("--all", "--warn", 99.9, "--limit", 10**9, user=NOBODY)
+            self.assertEqual(everybody.returncode, 0)
+            self.assertRegex(everybody.stderr, r"--warn does not see \d+ process(es)? that could")
         for result, code, words in results:
             self.assertEqual((result.returncode, result.stdout), (code, ""))
             self.assertIn(words, result.stderr)
             messages.add(result.stderr.split(": ")[-1])
         self.assertGreaterEqual(len(messages), 2)
+
+    def inspect_in_namespace(self, mount, *arguments, user=None):
+        """In a mount namespace whose /proc is made otherwise."""
+        script = f'{mount} && exec "$@"'
+        if user:
+            script = f'{mount} && exec setpriv --reuid={user} --regid={user} --clear-groups "$@"'
+        command = ["unshare", "--mount", "sh", "-c", script, "sh"]
+        if (os.geteuid() != 0 or not shutil.which("setpriv") or
+                subprocess.run([*command, "true"], capture_output=True, check=False).returncode or
+                subprocess.run([*command, MAPFOLD, "--version"], capture_output=True,
+                               check=False).returncode):
+            self.skipTest("cannot mount /proc otherwise, or run the command there")
+        return subprocess.run([*command, MAPFOLD, "inspect", *map(str, arguments)],
+                              capture_output=True, text=True, timeout=120, check=False)
+
+    def test_without_proc_it_is_not_said_that_processes_have_exited(self):
+        empty = "mount -t tmpfs tmpfs /proc"
+        for arguments in (["1"], ["--all"]):
+            result = self.inspect_in_namespace(empty, *arguments)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn("is it mounted", result.stderr)
+
+    def test_processes_that_proc_hides_are_told(self):
+        hidden = "mount -t proc -o hidepid=2 proc /proc"
+        result = self.inspect_in_namespace(hidden, "--all", "--warn", 90, "--limit", 10**9,
+                                           user=NOBODY)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("which /proc hides", result.stdout)
+        self.assertIn("/proc hides other users' processes (hidepid), so --warn", result.stderr)
+        result = self.inspect_in_namespace(hidden, os.getpid(), user=NOBODY)
+        self.assertEqual(result.returncode, DENIED)
 
     def test_a_process_that_exits_in_the_middle_is_told_to_have_exited(self):
         seen = set()
@@ -341,7 +417,8 @@ class Inspect(unittest.TestCase):
     def test_all_processes_are_ranked_and_one_over_the_threshold_exits_with_3(self):
         process = self.start("pieces", self.path("data"), 30000)
         result = inspect("--all", "--json", "--limit", 40000, "--warn", 70)
-        self.assertEqual((result.returncode, result.stderr), (OVER, ""))
+        self.assertEqual(result.returncode, OVER)
+        self.assertRegex(result.stderr, "^(mapfold inspect: note: --warn .*\n)?$")
         rows = [json.loads(line) for line in result.stdout.splitlines()]
         used = [row["used"] for row in rows if "used" in row]
         self.assertEqual(used, sorted(used, reverse=True))
@@ -382,8 +459,17 @@ class Inspect(unittest.TestCase):
         result = inspect("--file", path)
         self.assertEqual(result.returncode, 1)
         self.assertIn("2 of", result.stdout)
-        self.assertIn("2 lines are no maps", result.stderr)
-        self.assertIn("line 2", result.stderr)
+        self.assertIn("2 lines are no maps and were left out, line 2 the first\n", result.stderr)
+        # A damaged copy is no ground for an alarm.
+        self.assertEqual(inspect("--file", path, "--warn", 0.0001).returncode, 1)
+        path = self.save(b"1000-2000 r--p 0 08:01 5 /x\nRegards: Bob\n")
+        result = inspect("--file", path)
+        self.assertEqual(result.stderr, f"mapfold inspect: {path}: line 2 is no map and was left out\n")
+        self.assertNotIn("resident", result.stdout)
+        path = self.save(b"1000-2000 r--p 0 08:01 5 /" + b"x" * 300000 + b"\n")
+        result = inspect("--file", path, "--warn", 0.0001)
+        self.assertEqual((result.returncode, result.stderr),
+                         (1, f"mapfold inspect: {path}: 1 line was too long and cut\n"))
 
     def test_copies_from_other_kernels_and_machines_are_read(self):
         arm = (b"00008000-0000c000 r-xp 00000000 b3:02 1234       /bin/busybox\n"

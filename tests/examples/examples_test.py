@@ -21,10 +21,12 @@ BUILD = ""
 SECONDS = 60
 
 
-def run(program, *arguments):
-    return subprocess.run([os.path.join(BUILD, "examples", program), *map(str, arguments)],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
-                          check=False)
+def run(program, *arguments, stdout=subprocess.PIPE):
+    path = [os.path.join(BUILD, "examples", program)]
+    if program.endswith(".py"):
+        path = [sys.executable, os.path.join(EXAMPLES, program)]
+    return subprocess.run([*path, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=stdout,
+                          stderr=subprocess.PIPE, text=True, timeout=300, check=False)
 
 
 class Follower:
@@ -176,6 +178,23 @@ class Examples(unittest.TestCase):
                                 capture_output=True, text=True, timeout=SECONDS, check=False)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertRegex(result.stdout, r"^100 maps: fork, exit and wait \d+\.\d\d ms\n$")
+
+    def test_wrong_usage_exits_with_2_and_shows_it(self):
+        for program, *arguments in (("gapalloc", "x"), ("tailgrep",), ("tailgrep", "x"),
+                                    ("manyfiles",), ("manyfiles", "/tmp", "0"), ("forkcost.py",),
+                                    ("forkcost.py", "x"), ("forkcost.py", "1", "2"), ("windows.py",)):
+            result = run(program, *arguments)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), program)
+            self.assertIn(f"usage: {program.split('/')[-1]}", result.stderr)
+
+    def test_a_full_disk_is_told(self):
+        self.write("error\n" * 100000)
+        with open("/dev/full", "w", encoding="ascii") as full:
+            for program, *arguments in (("gapalloc",), ("tailgrep", "-1", "error", self.log),
+                                        ("manyfiles", self.directory, 10, 10)):
+                result = run(program, *arguments, stdout=full)
+                self.assertEqual(result.returncode, 1, program)
+                self.assertIn("standard output: No space left on device", result.stderr)
 
     def test_windows_py_tells_an_error_by_its_name(self):
         result = subprocess.run([sys.executable, os.path.join(EXAMPLES, "windows.py"), self.log,

@@ -20,12 +20,13 @@ static inline int text_file(const char *text, size_t length)
     return fd;
 }
 
-/* The inspection's limit (65,530 if it is 0) is kept. 0, or a negative errno. */
+/* The inspection's limits (65,530 maps, 1 GiB of copies if they are 0) are kept. 0, or a negative errno. */
 static inline int inspect_text(struct inspection *inspection, const char *text, size_t length)
 {
     struct maps_reader reader;
     inspection->path = "test";
     inspection->limit = inspection->limit ? inspection->limit : 65530;
+    inspection->copy_limit = inspection->copy_limit ? inspection->copy_limit : 1 << 30;
     if (maps_reader_open(&reader, text_file(text, length), true, false) != 0)
         abort();
     int result = inspection_collect(inspection, &reader);

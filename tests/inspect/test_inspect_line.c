@@ -143,21 +143,35 @@ static void a_line_cut_anywhere_is_a_map_with_a_shorter_name_or_refused(void **s
     }
 }
 
-static void details_of_smaps_are_known_and_only_rss_counts(void **state)
+static void details_of_smaps_are_known_by_their_keys(void **state)
 {
     (void)state;
-    uint64_t rss = 7;
-    static const char *const keys[] = {
-        "Size:    4 kB", "Pss_Dirty: 1 kB",   "VmFlags: rd ex",
-        "Rss:",          "THPeligible:    0", "Shared_Hugetlb: 0 kB"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        assert_true(map_detail_parse(keys[i], strlen(keys[i]), &rss));
-    assert_int_equal(rss, 7);
-    assert_true(map_detail_parse("Rss:       132 kB", 17, &rss));
-    assert_int_equal(rss, 132);
-    static const char *const others[] = {"", ":", "no key", "9abc: 1", "Rss 5 kB"};
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        assert_false(map_detail_parse(others[i], strlen(others[i]), &rss));
+    static const struct {
+        const char *text;
+        enum map_detail detail;
+        uint64_t value;
+    } lines[] = {
+        {"Size:    4 kB", DETAIL_SIZE, 4},
+        {"Rss:       132 kB", DETAIL_RSS, 132},
+        {"Pss_Dirty: 1 kB", DETAIL_OTHER, 7},
+        {"VmFlags: rd ex", DETAIL_OTHER, 7},
+        {"THPeligible:    0", DETAIL_OTHER, 7},
+        {"Shared_Hugetlb: 0 kB", DETAIL_OTHER, 7},
+        {"Rss:", DETAIL_NONE, 7},
+        {"Size: large", DETAIL_NONE, 7},
+        {"", DETAIL_NONE, 7},
+        {":", DETAIL_NONE, 7},
+        {"no key", DETAIL_NONE, 7},
+        {"9abc: 1", DETAIL_NONE, 7},
+        {"Rss 5 kB", DETAIL_NONE, 7},
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        uint64_t value = 7;
+        assert_int_equal(map_detail_parse(lines[i].text, strlen(lines[i].text), &value),
+                         lines[i].detail);
+        if (lines[i].detail != DETAIL_NONE)
+            assert_int_equal(value, lines[i].value);
+    }
 }
 
 static void a_name_longer_than_the_buffer_is_cut_and_the_next_line_is_whole(void **state)
@@ -223,7 +237,7 @@ int main(void)
         cmocka_unit_test(the_highest_addresses_are_read),
         cmocka_unit_test(what_is_no_line_of_maps_is_refused),
         cmocka_unit_test(a_line_cut_anywhere_is_a_map_with_a_shorter_name_or_refused),
-        cmocka_unit_test(details_of_smaps_are_known_and_only_rss_counts),
+        cmocka_unit_test(details_of_smaps_are_known_by_their_keys),
         cmocka_unit_test(a_name_longer_than_the_buffer_is_cut_and_the_next_line_is_whole),
         cmocka_unit_test(lines_of_windows_and_a_missing_last_newline_are_read),
         cmocka_unit_test(a_read_error_is_returned),

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "../unit.h"
+#include "cli/text.h"
 #include "inspect_fixture.h"
 
 /* Text that grows line by line. */
@@ -51,6 +52,15 @@ static void assert_file(const struct inspection *inspection, const char *name, b
     assert_string_equal(shown, name);
     assert_int_equal(inspection->files[0].deleted, deleted);
     free(shown);
+}
+
+static const struct advice *find(const struct inspection *inspection, enum action action)
+{
+    for (size_t i = 0; i < inspection->advice_count; i++) {
+        if (inspection->advice[i].action == action)
+            return &inspection->advice[i];
+    }
+    return NULL;
 }
 
 static void the_vsyscall_line_is_no_map(void **state)
@@ -220,6 +230,59 @@ static void pieces_of_one_page_are_copied_if_private_and_stay_if_shared(void **s
     assert_int_equal(shared.after, 30007 + 8);
 }
 
+static void copies_end_at_their_bound(void **state)
+{
+    (void)state;
+    enum { COPIES = 1000 };
+    struct inspection inspection = {.copy_limit = COPIES * 4096 + 4095};
+    struct script script;
+    script_begin(&script);
+    add_pieces(&script, 30007, 0, "rw-p");
+    script_run(&script, &inspection);
+    const struct fold *fold = &inspection.fold;
+    assert_int_equal(fold->copied, COPIES);
+    assert_int_equal(fold->copied_bytes, COPIES * 4096);
+    assert_int_equal(fold->refused, 30007 - 14 - 4 - COPIES);
+    assert_int_equal(fold->after, 14 + 4 + 1 + 1 + 8 + fold->refused);
+    inspection_destroy(&inspection);
+}
+
+static void a_program_that_is_static_or_folded_already_gets_no_estimate(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *code[3];
+        enum program_kind program;
+        bool folded;
+    } cases[] = {
+        {{"/bin/x", "/lib/ld-linux-x86-64.so.2"}, PROGRAM_FOLDS, false},
+        {{"/bin/x"}, PROGRAM_STATIC, false},
+        {{"/bin/x", "/usr/lib/ld-2.31.so", "/usr/lib/mapfold/libmapfold-run.so (deleted)"},
+         PROGRAM_FOLDS,
+         true},
+        {{NULL}, PROGRAM_FOLDS, false}, /* a part of the maps tells nothing */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct inspection inspection = {0};
+        struct script script;
+        script_begin(&script);
+        for (int j = 0; j < 3 && cases[i].code[j]; j++)
+            add(&script, "%x000-%x000 r-xp 00000000 08:01 %d %s", 1 + j, 2 + j, 1 + j,
+                cases[i].code[j]);
+        add_pieces(&script, 40000, 0x2000, "r--s");
+        script_run(&script, &inspection);
+        assert_int_equal(inspection.program, cases[i].program);
+        assert_int_equal(inspection.folded, cases[i].folded);
+        const bool folds = cases[i].program == PROGRAM_FOLDS && !cases[i].folded;
+        assert_int_equal(inspection.fold.after < 100, folds);
+        assert_int_equal(find(&inspection, ACT_FOLD) != NULL, folds);
+        assert_int_equal(find(&inspection, ACT_RAISE) != NULL, !folds);
+        if (!folds)
+            assert_int_equal(inspection.fold.after, inspection.count);
+        inspection_destroy(&inspection);
+    }
+}
+
 static void overlap_to_a_depth_of_four_needs_no_more_than_four_extents(void **state)
 {
     (void)state;
@@ -272,16 +335,26 @@ static void sharing_and_protection_part_the_classes_of_a_file(void **state)
 static void small_private_files_are_copied_beyond_half_the_limit(void **state)
 {
     (void)state;
-    for (int private = 0; private < 2; private ++) {
-        struct inspection inspection = {.limit = 1000};
+    static const struct {
+        const char *protection;
+        uint64_t copy_limit, spared, after;
+    } cases[] = {
+        {"r--p", 1 << 30, 400, 501 + 8},
+        {"r--p", 100 * 4096 + 4095, 100, 801 + 8},
+        {"r--p", 4095, 0, 900},
+        {"r--s", 1 << 30, 0, 900},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct inspection inspection = {.limit = 1000, .copy_limit = cases[i].copy_limit};
         struct script script;
         script_begin(&script);
-        for (int i = 0; i < 900; i++)
-            add(&script, "%x-%x %s 00000000 08:01 %d /d/f%d", 0x10000 + i * 0x2000,
-                0x11000 + i * 0x2000, private ? "r--p" : "r--s", 100 + i, i);
+        for (int j = 0; j < 900; j++)
+            add(&script, "%x-%x %s 00000000 08:01 %d /d/f%d", 0x10000 + j * 0x2000,
+                0x11000 + j * 0x2000, cases[i].protection, 100 + j, j);
         script_run(&script, &inspection);
-        assert_int_equal(inspection.fold.spared, private ? 400 : 0);
-        assert_int_equal(inspection.fold.after, private ? 501 + 8 : 900);
+        assert_int_equal(inspection.fold.spared, cases[i].spared);
+        assert_int_equal(inspection.fold.after, cases[i].after);
+        assert_int_equal(inspection.fold.copied_bytes, cases[i].spared * 4096);
         inspection_destroy(&inspection);
     }
 }
@@ -371,6 +444,24 @@ static void lines_that_are_no_maps_are_counted_and_skipped(void **state)
     inspection_destroy(&inspection);
 }
 
+static void text_that_looks_like_smaps_is_no_part_of_maps(void **state)
+{
+    (void)state;
+    struct inspection inspection = {0};
+    inspect(&inspection, "1000-2000 r--p 0 08:01 1 /a\nRegards: Bob\nRss: much\n"
+                         "3000-4000 r--p 0 08:01 1 /a\nPss: 1 kB\nP.S.: Call me\n");
+    assert_false(inspection.has_rss);
+    assert_int_equal(inspection.bad_lines, 4);
+    assert_int_equal(inspection.first_bad_line, 2);
+    inspection_destroy(&inspection);
+    inspection = (struct inspection){0};
+    inspect(&inspection, "1000-2000 r--p 0 08:01 1 /a\nSize: 4 kB\nRss: 4 kB\nVmFlags: rd\n"
+                         "3000-4000 ---p 0 00:00 0 [rollup]\nRss: 8 kB\nPss: 2 kB\n");
+    assert_true(inspection.has_rss);
+    assert_int_equal(inspection.bad_lines, 0);
+    inspection_destroy(&inspection);
+}
+
 static void the_largest_gaps_are_found(void **state)
 {
     (void)state;
@@ -395,15 +486,6 @@ static void larger_pages_are_known_by_the_addresses(void **state)
                          "ffff80000000-ffff80030000 rw-p 0 00:00 0\n");
     assert_int_equal(inspection.page, 65536);
     inspection_destroy(&inspection);
-}
-
-static const struct advice *find(const struct inspection *inspection, enum action action)
-{
-    for (size_t i = 0; i < inspection->advice_count; i++) {
-        if (inspection->advice[i].action == action)
-            return &inspection->advice[i];
-    }
-    return NULL;
 }
 
 static void advice_is_to_fold_where_that_helps_and_names_the_command(void **state)
@@ -488,6 +570,8 @@ int main(void)
         cmocka_unit_test(fewer_than_fifteen_pieces_stay),
         cmocka_unit_test(executable_pieces_are_never_folded),
         cmocka_unit_test(pieces_of_one_page_are_copied_if_private_and_stay_if_shared),
+        cmocka_unit_test(copies_end_at_their_bound),
+        cmocka_unit_test(a_program_that_is_static_or_folded_already_gets_no_estimate),
         cmocka_unit_test(overlap_to_a_depth_of_four_needs_no_more_than_four_extents),
         cmocka_unit_test(deeper_overlap_takes_as_many_extents_as_are_worth_it),
         cmocka_unit_test(sharing_and_protection_part_the_classes_of_a_file),
@@ -497,6 +581,7 @@ int main(void)
         cmocka_unit_test(lines_that_overlap_are_cut_to_what_is_new),
         cmocka_unit_test(smaps_are_read_like_maps_and_give_resident_memory),
         cmocka_unit_test(lines_that_are_no_maps_are_counted_and_skipped),
+        cmocka_unit_test(text_that_looks_like_smaps_is_no_part_of_maps),
         cmocka_unit_test(the_largest_gaps_are_found),
         cmocka_unit_test(larger_pages_are_known_by_the_addresses),
         cmocka_unit_test(advice_is_to_fold_where_that_helps_and_names_the_command),

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 """mapfold run as its users meet it. Usage: run_test.py MAPFOLD EXAMPLE_MMAP_SCAN [TEST...]"""
 
+import glob
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -80,33 +82,104 @@ class Run(unittest.TestCase):
             self.assertEqual(run.returncode, 2, arguments)
             self.assertIn("mapfold run", run.stderr)
 
-    def test_a_program_that_is_not_there_exits_with_1_and_says_so(self):
-        run = folded("/nowhere/at/all")
-        self.assertEqual(run.returncode, 1)
-        self.assertIn("/nowhere/at/all", run.stderr)
+    def test_a_program_that_is_not_there_exits_with_127_and_one_that_cannot_be_executed_with_126(self):
+        for program, status in (("/nowhere/at/all", 127), ("no-program-of-PATH", 127),
+                                (self.file, 126), (self.directory, 126)):
+            run = folded(program)
+            self.assertEqual((run.returncode, run.stdout), (status, ""))
+            self.assertIn(f"cannot run {program}", run.stderr)
 
-    def test_a_program_with_rights_of_its_own_is_named(self):
-        program = os.path.join(self.directory, "program")
-        shutil.copy("/bin/true", program)
-        os.chmod(program, 0o4755)
-        if os.geteuid() == 0:
-            os.chown(program, 65534, 65534)
-            os.chmod(program, 0o4755)
-        else:
-            self.skipTest("needs root")
-        run = folded(program)
-        self.assertIn("unfolded", run.stderr)
+    def test_a_file_of_stats_in_a_word_of_its_own_is_not_run(self):
+        for option in ("-s", "--stats"):
+            run = command(MAPFOLD, "run", option, "true", "--", "true")
+            self.assertEqual((run.returncode, run.stdout), (2, ""))
+            self.assertIn("--stats=true", run.stderr)
+        run = command(MAPFOLD, "run", "--stats", "--", sys.executable, "-c", "", "--")
+        self.assertEqual(run.returncode, 0)
+        self.assertIn("calls", run.stderr)
 
-    def test_a_static_program_is_named(self):
+    def program(self, name="program", source="/bin/true", change=None):
+        """A copy of a program, its bytes changed."""
+        path = os.path.join(self.directory, name)
+        with open(source, "rb") as file:
+            content = file.read()
+        with open(path, "wb") as file:
+            file.write(change(content) if change else content)
+        os.chmod(path, 0o755)
+        return path
+
+    def static(self, *options):
+        """A program that is linked statically and ends with 5."""
         source = os.path.join(self.directory, "static.c")
         with open(source, "w", encoding="ascii") as file:
             file.write("int main(void) { return 5; }\n")
         program = os.path.join(self.directory, "static")
-        if not shutil.which("cc") or command("cc", "-static", "-o", program, source).returncode:
+        if not shutil.which("cc") or command("cc", *options, "-o", program, source).returncode:
             self.skipTest("no static libc")
-        run = folded(program)
-        self.assertEqual(run.returncode, 5)
-        self.assertIn("statically", run.stderr)
+        return program
+
+    def script(self, interpreter):
+        path = os.path.join(self.directory, f"script{len(os.listdir(self.directory))}")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"#! {interpreter} x\n")
+        os.chmod(path, 0o755)
+        return path
+
+    def test_a_program_with_rights_of_its_own_is_named(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        program = self.program()
+        os.chown(program, 65534, 65534)
+        os.chmod(program, 0o4755)
+        self.assertIn("rights of its own", folded(program).stderr)
+        # Where the kernel gives no rights the drop-in is loaded, and nothing else may be said.
+        if shutil.which("setpriv"):
+            run = command("setpriv", "--no-new-privs", MAPFOLD, "run", "--stats", "--", program)
+            self.assertTrue(run.stderr.startswith("mapfold: program (process"), run.stderr)
+
+    def test_root_has_the_capabilities_of_a_file_already(self):
+        program = self.program()
+        setcap = shutil.which("setcap", path="/usr/sbin:/sbin:" + os.environ["PATH"])
+        if os.geteuid() != 0 or not setcap or command(setcap, "cap_net_raw+ep", program).returncode:
+            self.skipTest("cannot give a file capabilities")
+        run = folded(program, options=["--stats"])
+        self.assertTrue(run.stderr.startswith("mapfold: program (process"), run.stderr)
+
+    def test_a_static_program_is_named_and_a_script_is_what_its_interpreter_is(self):
+        for options in (["-static"], ["-static-pie"]):
+            program = self.static(*options)
+            script = self.script(program)
+            for path in (program, script, self.script(script)):
+                run = folded(path)
+                self.assertEqual((run.returncode, run.stderr.count("\n")), (5, 1))
+                self.assertIn(f"{program} is linked statically", run.stderr)
+        run = folded(self.script("/bin/true"), options=["--stats"])
+        self.assertTrue(run.stderr.startswith("mapfold: true (process"), run.stderr)
+
+    def test_a_program_for_another_processor_is_named(self):
+        for change in (lambda b: b[:4] + b"\1" + b[5:], lambda b: b[:18] + b"\xf3\0" + b[20:]):
+            self.assertIn("no 64-bit program", folded(self.program(change=change)).stderr)
+
+    def test_the_linker_itself_is_no_static_program(self):
+        linker = glob.glob("/lib64/ld-linux*") + glob.glob("/lib/ld-linux-aarch64*")
+        if not linker:
+            self.skipTest("the dynamic linker is elsewhere")
+        run = folded(linker[0], "/bin/true", options=["--stats"])
+        self.assertTrue(run.stderr.startswith("mapfold: true (process"), run.stderr)
+
+    def test_a_program_of_another_libc_runs_without_the_drop_in(self):
+        place = tempfile.mkdtemp(dir="/tmp")
+        self.addCleanup(shutil.rmtree, place)
+        with open("/usr/bin/env", "rb") as file:
+            found = re.search(rb"/lib\d*/ld-linux[^\0]*\0", file.read())
+        other = f"{place}/musl".encode()
+        if not found or len(found[0]) <= len(other):
+            self.skipTest("the dynamic linker is elsewhere")
+        shutil.copy(found[0][:-1], other)
+        run = folded(self.program("env", "/usr/bin/env", lambda content: content.replace(
+            found[0], other.ljust(len(found[0]), b"\0"))))
+        self.assertEqual((run.returncode, run.stderr.count("another libc than glibc")), (0, 1))
+        self.assertNotIn("LD_PRELOAD", run.stdout)
 
     def test_python_sees_the_same(self):
         self.same(sys.executable, "-c", PYTHON, self.file)
@@ -125,6 +198,13 @@ class Run(unittest.TestCase):
         run = folded("true", options=["--stats=/nonexistent/report"])
         self.assertEqual((run.returncode, run.stdout), (2, ""))
         self.assertIn("cannot write to /nonexistent/report: No such file or directory", run.stderr)
+
+    def test_a_report_that_its_file_does_not_take_goes_to_standard_error(self):
+        run = folded("true", options=["--stats=/dev/full"])
+        self.assertEqual((run.returncode, run.stdout), (0, ""))
+        self.assertIn("cannot write the statistics to /dev/full: No space left on device\n"
+                      "mapfold: true (process", run.stderr)
+        self.assertIn("kernel maps now", run.stderr)
 
     def test_off_folds_nothing(self):
         run = folded(sys.executable, "-c", PYTHON, self.file, options=["--off", "--stats"])

@@ -78,14 +78,23 @@ class Sqlite(unittest.TestCase):
             self.assertEqual(lines[:3], ["1000000000", "5000|12502500|300", "ok"])
             self.assertRegex(lines[3], r"^fetched [1-9]\d+, read \d+")
 
-    def test_a_wrong_budget_is_told_by_the_log(self):
+    def test_a_wrong_parameter_is_told_by_the_log(self):
+        for parameter, value in (("mapfold_budget", "lots"), ("mapfold_faults", "ture")):
+            result = self.shell(f""".log stderr
+                .load {EXTENSION}
+                .open 'file:{self.path}?vfs=mapfold&{parameter}={value}'
+                SELECT 1 FROM t;""")
+            self.assertIn("unable to open database", result.stderr)
+            self.assertIn(f"{parameter} wants", result.stderr)
+            self.assertIn(f"'{value}'", result.stderr)
+
+    def test_a_parameter_that_is_misspelt_is_noted_in_the_log(self):
         result = self.shell(f""".log stderr
             .load {EXTENSION}
-            .open 'file:{self.path}?vfs=mapfold&mapfold_budget=lots'
-            SELECT 1 FROM t;""")
-        self.assertIn("unable to open database", result.stderr)
-        self.assertIn("mapfold_budget wants", result.stderr)
-        self.assertIn("'lots'", result.stderr)
+            .open 'file:{self.path}?vfs=mapfold&mapfold_buget=1M&mapfold_faults=0'
+            SELECT 1;""")
+        self.assertIn("there is no parameter mapfold_buget; there are", result.stderr)
+        self.assertEqual((result.returncode, result.stdout), (0, "1\n"))
 
     def test_python_reads_through_it_and_outlives_a_cut(self):
         self.fill()

@@ -65,6 +65,30 @@ static void a_budget_that_is_none_is_refused(void **state)
     }
 }
 
+static void a_switch_that_is_none_is_refused(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"", "abc", "ture", "2", "-1", "o n"};
+    static const char *const right[] = {"0", "off", "no", "FALSE", "1", "on", "Yes", "true"};
+    char parameters[100];
+    int result;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        snprintf(parameters, sizeof(parameters), "vfs=mapfold&mapfold_faults=%s", wrong[i]);
+        assert_null(try_open("switch.db", parameters, &result));
+        assert_int_equal(result & 0xff, SQLITE_CANTOPEN);
+    }
+    for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
+        snprintf(parameters, sizeof(parameters), "vfs=mapfold&mapfold_faults=%s", right[i]);
+        sqlite3 *db = open_db("switch.db", parameters);
+        if (i == 0)
+            fill(db, 1000);
+        ask(db, "PRAGMA mmap_size=1000000000", NULL);
+        ask(db, WRONG, NULL);
+        assert_int_equal(fetched(db) > 0, i >= 4);
+        assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    }
+}
+
 static void the_pragma_limits_what_is_fetched(void **state)
 {
     (void)state;
@@ -388,6 +412,7 @@ int main(void)
         cmocka_unit_test(pages_are_fetched_and_right),
         cmocka_unit_test(without_the_handler_nothing_is_mapped),
         cmocka_unit_test(a_budget_that_is_none_is_refused),
+        cmocka_unit_test(a_switch_that_is_none_is_refused),
         cmocka_unit_test(the_pragma_limits_what_is_fetched),
         cmocka_unit_test(a_program_can_forbid_mapping_or_make_it_the_default),
         cmocka_unit_test(many_databases_share_one_budget),
