@@ -369,6 +369,25 @@ static void what_was_evicted_but_not_reused_is_revived(void **state)
     end();
 }
 
+static void a_round_that_goes_round_twice_drops_no_slot_twice(void **state)
+{
+    (void)state;
+    begin(8, 4);
+    uint32_t held[5];
+    for (uintptr_t n = 1; n <= 4; n++)
+        unpin(0, pin(0, n));
+    for (uintptr_t n = 5; n <= 8; n++)
+        held[n - 5] = pin(1, n);
+    unpin(0, pin(0, 3)); /* used lately: found on the second lap, as the others are again */
+    unpin(0, pin(0, 4));
+    held[4] = pin(1, 9);
+    assert_int_equal(world.drops, 4);
+    assert_int_equal(world.pool.counts.evicted, 4);
+    for (unsigned i = 0; i < 5; i++)
+        unpin(1, held[i]);
+    end();
+}
+
 static void a_doomed_slot_goes_with_its_last_unpin(void **state)
 {
     (void)state;
@@ -729,6 +748,7 @@ int main(void)
         cmocka_unit_test(what_was_used_lately_is_spared),
         cmocka_unit_test(what_was_wanted_once_goes_before_what_was_wanted_again),
         cmocka_unit_test(what_was_evicted_but_not_reused_is_revived),
+        cmocka_unit_test(a_round_that_goes_round_twice_drops_no_slot_twice),
         cmocka_unit_test(a_doomed_slot_goes_with_its_last_unpin),
         cmocka_unit_test(an_unpinned_slot_is_doomed_at_once_whether_live_or_idle),
         cmocka_unit_test(without_a_barrier_nothing_is_evicted),
