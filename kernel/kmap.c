@@ -38,7 +38,7 @@ static void start_core(const struct kmap_options *options)
     const struct pool_memory memory = {
         .slots = need(options->slots * sizeof(struct pool_slot)),
         .buckets = need(buckets),
-        .batch = need(options->batch * sizeof(uint32_t)),
+        .batch = need(POOL_BATCH_ROOM(options->batch) * sizeof(uint32_t)),
         .common_counters = need(options->slots * sizeof(struct pool_counter)),
         .capacity = options->slots,
         .bucket_bits = bits,

@@ -178,14 +178,26 @@ static uint32_t close_some(struct pool *pool, uint32_t used, uint32_t want)
     return count;
 }
 
+/*
+ * How many a round drops. A slot that is revived has cost its place in a round and was of no use to
+ * another key. So that every round frees as many slots for other keys, half of those in use or
+ * batch_max, it drops as many more as were revived since the last one. The bound, a quarter, is for
+ * pools whose pages are nearly all wanted again: there more drops make more revivals.
+ */
+static uint32_t round_size(const struct pool *pool, uint32_t used, uint64_t again)
+{
+    const uint32_t half = used / 2 ? used / 2 : 1;
+    const uint32_t net = pool->batch_max < half ? pool->batch_max : half;
+    const uint32_t most = POOL_BATCH_ROOM(net);
+    return again < most - net ? net + (uint32_t)again : most;
+}
+
 /* One round by the evictor: how many became idle, or -1 if there is no barrier. thorough: after it
  * has found none, there is none that was not pinned since before the call. */
-static int evict(struct pool *pool, uint32_t used, bool thorough)
+static int evict(struct pool *pool, uint32_t used, uint32_t want, bool thorough)
 {
     if (thorough && !machine_barrier_heavy()) /* pairs with the light one of an unpin */
         return -1;
-    const uint32_t half = used / 2 ? used / 2 : 1;
-    const uint32_t want = pool->batch_max < half ? pool->batch_max : half;
     uint32_t count = close_some(pool, used, want);
     if (!count)
         return 0;
@@ -208,12 +220,15 @@ int pool_evict_locked(struct pool *pool, bool thorough)
         sleep_for_change_locked(pool);
     pool->evicting = true;
     const uint32_t used = pool->used;
+    const uint64_t revived = pool->counts.revived;
+    const uint32_t want = round_size(pool, used, revived - pool->again);
     unlock(pool);
-    const int count = evict(pool, used, thorough);
+    const int count = evict(pool, used, want, thorough);
     lock(pool);
     pool->evicting = false;
     signal_changes_locked(pool);
     if (count > 0) {
+        pool->again = revived;
         pool->counts.rounds++;
         pool->counts.evicted += (uint32_t)count;
         signal_starving_locked(pool);
