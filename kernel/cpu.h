@@ -54,9 +54,10 @@ struct cpu {
 
     /* Read by others. */
     _Atomic uint32_t online, idle;
-    _Atomic uint32_t round_done;     /* the last round that it has answered */
-    _Atomic uint32_t window_flushed; /* the last of them that flushed the window */
-    _Atomic uint32_t local_section;  /* odd while it has a local mapping */
+    _Atomic uint32_t round_done;    /* the last round that it has answered */
+    _Atomic uint32_t all_flushed;   /* the last of them in which it flushed everything */
+    _Atomic uint32_t *slot_flushed; /* and this page of the window alone: one for each slot */
+    _Atomic uint32_t local_section; /* odd while it has a local mapping */
 };
 
 extern struct cpu *cpus[CPUS_MAX];

@@ -56,6 +56,8 @@ static void start_core(const struct kmap_options *options)
 void kmap_start(const struct kmap_options *options)
 {
     window_entries = paging_reserve(WINDOW, SLOTS_MAX);
+    for (unsigned i = 0; i < cpu_count; i++)
+        cpus[i]->slot_flushed = need(options->slots * sizeof(*cpus[i]->slot_flushed));
     is_2002 = options->pool2002;
     if (is_2002)
         pool2002_start(options->slots);

@@ -38,7 +38,7 @@ void *machine_chunk(struct pool *pool, size_t bytes)
 static void set_present(struct pool *pool, uint32_t slot)
 {
     struct machine_slot *machine = &pool->slots[slot].machine;
-    window_check_flushed(machine->used, machine->cleared);
+    window_check_flushed(slot, machine->used, machine->cleared);
     entry_set(&window_entries[slot], entry_make(machine->frame));
     machine->present = machine->used = true;
 }

@@ -97,7 +97,7 @@ static uint32_t take_locked(void)
 
 static void map_locked(struct page *page, uint32_t slot)
 {
-    window_check_flushed(p.used[slot], p.cleared[slot]);
+    window_check_flushed(slot, p.used[slot], p.cleared[slot]);
     entry_set(&window_entries[slot], entry_make(page_frame(page)));
     p.used[slot] = true;
     p.count[slot] = 1;
