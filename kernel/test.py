@@ -63,9 +63,22 @@ class Missing(dict):
         return float("nan")  # no comparison holds
 
 
+def barriers_are_there(line):
+    """Each flush of the core's has one heavy barrier before it, or more: rounds of interrupts, unless
+    all barriers are fences. That of 2002 has none."""
+    rounds = line["barrier_rounds"]
+    if line["pool"] == "core" and line["barrier"] == "ipi":
+        return rounds >= line["flush_rounds"]
+    return rounds == 0
+
+
 def check_boot(sentence, words, *options):
     boot = Boot(words, *options)
     check(sentence, boot.well, f"kernel/run {boot.name}: see above")
+    for line in boot.lines:
+        if line["workload"] in ("zipf", "verify", "exhaust"):
+            check(f"{line['workload']} flushed, and every flush had its barrier: {boot.name}",
+                  line["flush_rounds"] > 0 and barriers_are_there(line), line)
     return boot
 
 
