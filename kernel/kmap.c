@@ -168,7 +168,9 @@ struct kmap_counts kmap_counts(void)
         .waits = counts.waits,
         .locks = counts.lock_taken,
         .lock_steps = counts.lock_steps,
+        .passed = counts.passed,
         .lock_steps_max = counts.lock_steps_max,
+        .passed_max = counts.passed_max,
     };
     for (unsigned i = 0; i < cpu_count; i++)
         all.hits += atomic_load_explicit(&cpus[i]->block->hits, memory_order_relaxed);
@@ -180,5 +182,5 @@ void kmap_forget_worst(void)
     if (is_2002)
         pool2002_forget_worst();
     else
-        pool.counts.lock_steps_max = 0;
+        pool.counts.lock_steps_max = pool.counts.passed_max = 0;
 }

@@ -33,7 +33,9 @@ struct kmap_options {
 struct kmap_counts {
     uint64_t hits, misses, revived, waits;
     uint64_t locks, lock_steps; /* of the pool's lock: taken, and slots looked at under it */
+    uint64_t passed;            /* sleepers woken or passed over under it */
     uint32_t lock_steps_max;    /* in one hold */
+    uint32_t passed_max;        /* at once */
 };
 
 /* After all processors have been started. */

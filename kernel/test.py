@@ -17,6 +17,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GIB_FRAMES = 1 << 18
+THREADS = 16 * 8  # of 16 processors
 
 number = failed = 0
 
@@ -162,6 +163,9 @@ def check_waiting():
     line = core.line("exhaust_order")
     check("waiters get on in the order in which they came",
           line["in_order"] == line["waiters"] and line["waiters"] >= 48, line)
+    line = core.line("exhaust")
+    check("the core looks at few slots in a hold, and at no more sleepers than there are threads",
+          line["lock_steps_max"] <= 32 and 0 < line["passed_max"] <= THREADS, line)
     for pool in "core", "2002":
         boot = check_boot(f"copies sleep in their page faults with the page mapped: pool={pool}",
                           f"run=copyuser slots=64 pool={pool}", "-i")

@@ -115,7 +115,9 @@ struct pool_counts {
     uint64_t late_hits; /* found LIVE, but only under the lock */
     uint64_t misses, revived, evicted, rounds, waits;
     uint64_t lock_taken, lock_contended, lock_steps;
+    uint64_t passed; /* sleepers woken or passed over in the queues, under the lock */
     uint32_t lock_steps_max;
+    uint32_t passed_max; /* in one walk: bounded by the threads that sleep, not by the slots */
 };
 
 struct pool {
