@@ -48,6 +48,7 @@ struct cpu {
     char *chunk; /* what is left of a page for counters */
     uint32_t chunk_left;
     uint32_t local_depth;
+    uint32_t spins;          /* locks that it holds */
     uint64_t *local_entries; /* of its page table */
     struct cpu_counts counts;
     uint64_t segments[4];
