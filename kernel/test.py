@@ -201,7 +201,7 @@ def check_elsewhere():
 
 def check_all_frames():
     boot = check_boot("every frame of highmem is written and read",
-                      "run=verify frames=0", "-m", "9G", "-t", "600")
+                      "run=verify frames=0", "-m", "9G", "-t", "1800")
     line = boot.line("verify", kind="all")
     check("that was 8 GiB, without an error",
           line["ops"] >= 2 * 8 * GIB_FRAMES and line["errors"] == 0, line)
