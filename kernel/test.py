@@ -193,8 +193,14 @@ def check_elsewhere():
         check_boot(f"everything on two processors that run in parallel: barrier={barrier}",
                    f"run=read1,zipf,verify,exhaust,copyuser slots=64 ops=400 frames=400 "
                    f"barrier={barrier}", "-c", "2", "-p")
+    check_boot("two processors in parallel with the pool of 2002",
+               "run=zipf,verify slots=64 ops=400 frames=400 pool=2002", "-c", "2", "-p")
     check_boot("more pins than slots, on four processors in parallel",
-               "run=exhaust,copyuser slots=64 ops=100", "-c", "4", "-p")
+               "run=exhaust slots=64 ops=100", "-c", "4", "-p")
+    boot = check_boot("copies that sleep in faults, on four processors in parallel",
+                      "run=copyuser slots=64 ops=1500", "-c", "4", "-p")
+    check("there were faults and flushes", boot.line("copyuser")["faults"] > 100 and
+          boot.line("copyuser")["flush_rounds"] > 0, boot.lines)
     check("a word that the kernel does not know is no success", not Boot("run=read1 slot=64").well)
     check("a workload that it does not know is no success", not Boot("run=reed1").well)
 
