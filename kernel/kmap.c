@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The key of a page is its frame number, which never means another page: so nothing is ever
- * forgotten (pool_doom), and a page keeps its slot as long as it is pinned. That slot's address
- * stands in struct page, written by whoever installs the translation; so kunmap need not search.
+ * The key of a page is its frame number, which never means another page: so a slot is doomed only
+ * for a page that goes away, which nobody has mapped, and a page keeps its slot as long as it is
+ * pinned. That slot's address stands in struct page, written by whoever installs the translation; so
+ * kunmap need not search.
  */
 #include "core/pool.h"
 
@@ -46,6 +47,7 @@ static void start_core(const struct kmap_options *options)
     };
     __builtin_memset((void *)memory.buckets, 0xff, buckets); /* POOL_NONE */
     machine_fences = options->fences;
+    machine_inject = options->inject;
     pool_init(&pool, &memory);
     for (unsigned i = 0; i < cpu_count; i++) {
         cpus[i]->block = need(sizeof(struct pool_block));
@@ -84,9 +86,13 @@ void *kmap_until(struct page *page, uint64_t deadline)
     return (void *)window_address(slot);
 }
 
+/* For ever: what comes back without a slot had an install fail (machine_inject), and tries again. */
 void *kmap(struct page *page)
 {
-    return kmap_until(page, UINT64_MAX);
+    void *address;
+    while (!(address = kmap_until(page, UINT64_MAX)))
+        thread_yield();
+    return address;
 }
 
 void kunmap(struct page *page)
@@ -100,6 +106,17 @@ void kunmap(struct page *page)
     /* relaxed: written before the pin that ends here was made */
     const uintptr_t address = atomic_load_explicit(&page->virtual, memory_order_relaxed);
     pool_unpin(&pool, this_cpu()->block, window_slot(address));
+}
+
+void kmap_forget(struct page *page)
+{
+    const uintptr_t address = atomic_load_explicit(&page->virtual, memory_order_relaxed);
+    if (is_2002 || !address)
+        return;
+    const uint32_t slot = window_slot(address);
+    const struct pool_victim victim = {slot, pool_generation(&pool, slot)};
+    if (pool_slot_holds(&pool.slots[slot], key_of(page)))
+        pool_doom(&pool, &victim, 1);
 }
 
 bool kmap_is_mapped(struct page *page)

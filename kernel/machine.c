@@ -7,6 +7,7 @@
 #include "kernel/window.h"
 
 bool machine_fences;
+uint32_t machine_inject;
 
 bool machine_barrier_heavy(void)
 {
@@ -45,6 +46,10 @@ static void set_present(struct pool *pool, uint32_t slot)
 
 int machine_install(struct pool *pool, uint32_t slot, void *request)
 {
+    static _Atomic uint32_t installs;
+    if (machine_inject &&
+        atomic_fetch_add_explicit(&installs, 1, memory_order_relaxed) % machine_inject == 0)
+        return -MF_ENOMEM;
     struct page *page = request;
     pool->slots[slot].machine.frame = page_frame(page);
     set_present(pool, slot);

@@ -57,6 +57,7 @@ _Noreturn void kernel_main(uint32_t magic, uint32_t multiboot)
         .fences = same_text(options.barrier, "fence"),
         .slots = options.slots,
         .batch = options.batch,
+        .inject = options.inject,
     };
     kmap_start(&kmap);
     if (same_text(options.flush, "off"))

@@ -160,6 +160,8 @@ def check_waiting():
     core = check_boot("more pins than slots: pool=core", "run=exhaust slots=64", "-i")
     check_boot("more pins than slots: pool=2002", "run=exhaust slots=64 pool=2002",
                "-i")
+    check_boot("installs that fail for memory: what is idle is given up, and all goes on",
+               "run=exhaust,zipf,copyuser slots=64 ops=1000 inject=7")
     line = core.line("exhaust_order")
     check("waiters get on in the order in which they came",
           line["in_order"] == line["waiters"] and line["waiters"] >= 48, line)
