@@ -398,6 +398,8 @@ static int open_files(const struct bench *bench, int fds[KMAP_WORKERS])
     return CLI_OK;
 }
 
+static void print(const struct bench *bench, FILE *out);
+
 static int run(struct bench *bench)
 {
     int fds[KMAP_WORKERS];
@@ -419,8 +421,11 @@ static int run(struct bench *bench)
         if (fds[i] >= 0)
             close(fds[i]);
     }
-    if (status == CLI_OK && !bench->quick && !bench->part)
+    if (status == CLI_OK && !bench->quick && !bench->part) {
         status = kmap_kernel_run(bench);
+        if (status != CLI_OK && !bench->json)
+            print(bench, stdout); /* what was measured before is not lost */
+    }
     return status;
 }
 

@@ -48,15 +48,17 @@ struct cpu {
     char *chunk; /* what is left of a page for counters */
     uint32_t chunk_left;
     uint32_t local_depth;
+    uint32_t spins;          /* locks that it holds */
     uint64_t *local_entries; /* of its page table */
     struct cpu_counts counts;
     uint64_t segments[4];
 
     /* Read by others. */
     _Atomic uint32_t online, idle;
-    _Atomic uint32_t round_done;     /* the last round that it has answered */
-    _Atomic uint32_t window_flushed; /* the last of them that flushed the window */
-    _Atomic uint32_t local_section;  /* odd while it has a local mapping */
+    _Atomic uint32_t round_done;    /* the last round that it has answered */
+    _Atomic uint32_t all_flushed;   /* the last of them in which it flushed everything */
+    _Atomic uint32_t *slot_flushed; /* and this page of the window alone: one for each slot */
+    _Atomic uint32_t local_section; /* odd while it has a local mapping */
 };
 
 extern struct cpu *cpus[CPUS_MAX];

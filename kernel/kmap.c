@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The key of a page is its frame number, which never means another page: so nothing is ever
- * forgotten (pool_doom), and a page keeps its slot as long as it is pinned. That slot's address
- * stands in struct page, written by whoever installs the translation; so kunmap need not search.
+ * The key of a page is its frame number, which never means another page: so a slot is doomed only
+ * for a page that goes away, which nobody has mapped, and a page keeps its slot as long as it is
+ * pinned. That slot's address stands in struct page, written by whoever installs the translation; so
+ * kunmap need not search.
  */
 #include "core/pool.h"
 
@@ -38,7 +39,7 @@ static void start_core(const struct kmap_options *options)
     const struct pool_memory memory = {
         .slots = need(options->slots * sizeof(struct pool_slot)),
         .buckets = need(buckets),
-        .batch = need(options->batch * sizeof(uint32_t)),
+        .batch = need(POOL_BATCH_ROOM(options->batch) * sizeof(uint32_t)),
         .common_counters = need(options->slots * sizeof(struct pool_counter)),
         .capacity = options->slots,
         .bucket_bits = bits,
@@ -46,6 +47,7 @@ static void start_core(const struct kmap_options *options)
     };
     __builtin_memset((void *)memory.buckets, 0xff, buckets); /* POOL_NONE */
     machine_fences = options->fences;
+    machine_inject = options->inject;
     pool_init(&pool, &memory);
     for (unsigned i = 0; i < cpu_count; i++) {
         cpus[i]->block = need(sizeof(struct pool_block));
@@ -56,6 +58,8 @@ static void start_core(const struct kmap_options *options)
 void kmap_start(const struct kmap_options *options)
 {
     window_entries = paging_reserve(WINDOW, SLOTS_MAX);
+    for (unsigned i = 0; i < cpu_count; i++)
+        cpus[i]->slot_flushed = need(options->slots * sizeof(*cpus[i]->slot_flushed));
     is_2002 = options->pool2002;
     if (is_2002)
         pool2002_start(options->slots);
@@ -82,9 +86,13 @@ void *kmap_until(struct page *page, uint64_t deadline)
     return (void *)window_address(slot);
 }
 
+/* For ever: what comes back without a slot had an install fail (machine_inject), and tries again. */
 void *kmap(struct page *page)
 {
-    return kmap_until(page, UINT64_MAX);
+    void *address;
+    while (!(address = kmap_until(page, UINT64_MAX)))
+        thread_yield();
+    return address;
 }
 
 void kunmap(struct page *page)
@@ -98,6 +106,17 @@ void kunmap(struct page *page)
     /* relaxed: written before the pin that ends here was made */
     const uintptr_t address = atomic_load_explicit(&page->virtual, memory_order_relaxed);
     pool_unpin(&pool, this_cpu()->block, window_slot(address));
+}
+
+void kmap_forget(struct page *page)
+{
+    const uintptr_t address = atomic_load_explicit(&page->virtual, memory_order_relaxed);
+    if (is_2002 || !address)
+        return;
+    const uint32_t slot = window_slot(address);
+    const struct pool_victim victim = {slot, pool_generation(&pool, slot)};
+    if (pool_slot_holds(&pool.slots[slot], key_of(page)))
+        pool_doom(&pool, &victim, 1);
 }
 
 bool kmap_is_mapped(struct page *page)
@@ -166,7 +185,9 @@ struct kmap_counts kmap_counts(void)
         .waits = counts.waits,
         .locks = counts.lock_taken,
         .lock_steps = counts.lock_steps,
+        .passed = counts.passed,
         .lock_steps_max = counts.lock_steps_max,
+        .passed_max = counts.passed_max,
     };
     for (unsigned i = 0; i < cpu_count; i++)
         all.hits += atomic_load_explicit(&cpus[i]->block->hits, memory_order_relaxed);
@@ -178,5 +199,5 @@ void kmap_forget_worst(void)
     if (is_2002)
         pool2002_forget_worst();
     else
-        pool.counts.lock_steps_max = 0;
+        pool.counts.lock_steps_max = pool.counts.passed_max = 0;
 }

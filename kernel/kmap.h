@@ -27,13 +27,16 @@ struct kmap_options {
     bool pool2002;
     bool fences; /* the barriers of pool=core are full fences */
     uint32_t slots, batch;
+    uint32_t inject; /* machine_inject */
 };
 
 /* What the pool did: each number only grows. */
 struct kmap_counts {
     uint64_t hits, misses, revived, waits;
     uint64_t locks, lock_steps; /* of the pool's lock: taken, and slots looked at under it */
+    uint64_t passed;            /* sleepers woken or passed over under it */
     uint32_t lock_steps_max;    /* in one hold */
+    uint32_t passed_max;        /* at once */
 };
 
 /* After all processors have been started. */
@@ -42,6 +45,10 @@ void kmap_start(const struct kmap_options *options);
 void *kmap(struct page *page);
 void *kmap_until(struct page *page, uint64_t deadline);
 void kunmap(struct page *page);
+
+/* The page goes away: nobody has it mapped, and nobody will before this returns. Its translation is
+ * removed, if there is one, and flushed everywhere. Of pool=core. */
+void kmap_forget(struct page *page);
 
 void *kmap_local(struct page *page);
 void kunmap_local(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A spin lock, first come first served. All zero is unlocked. Held with interrupts enabled: no
- * handler takes one. Whoever holds one does not sleep.
+ * handler takes one. Whoever holds one does not sleep: thread.c looks at `spins`.
  */
 #ifndef MF_KERNEL_LOCK_H
 #define MF_KERNEL_LOCK_H
@@ -22,15 +22,17 @@ static inline bool spin_lock(struct spin *lock)
         waited = true;
         cpu_pause();
     }
-    struct cpu_counts *counts = &this_cpu()->counts;
-    counts->locks++;
-    counts->locks_waited += waited;
+    struct cpu *cpu = this_cpu();
+    cpu->spins++;
+    cpu->counts.locks++;
+    cpu->counts.locks_waited += waited;
     return waited;
 }
 
 static inline void spin_unlock(struct spin *lock)
 {
     const uint32_t turn = atomic_load_explicit(&lock->owner, memory_order_relaxed);
+    this_cpu()->spins--;
     atomic_store_explicit(&lock->owner, turn + 1, memory_order_release);
 }
 

@@ -7,6 +7,7 @@
 #include "kernel/window.h"
 
 bool machine_fences;
+uint32_t machine_inject;
 
 bool machine_barrier_heavy(void)
 {
@@ -38,13 +39,17 @@ void *machine_chunk(struct pool *pool, size_t bytes)
 static void set_present(struct pool *pool, uint32_t slot)
 {
     struct machine_slot *machine = &pool->slots[slot].machine;
-    window_check_flushed(machine->used, machine->cleared);
+    window_check_flushed(slot, machine->used, machine->cleared);
     entry_set(&window_entries[slot], entry_make(machine->frame));
     machine->present = machine->used = true;
 }
 
 int machine_install(struct pool *pool, uint32_t slot, void *request)
 {
+    static _Atomic uint32_t installs;
+    if (machine_inject &&
+        atomic_fetch_add_explicit(&installs, 1, memory_order_relaxed) % machine_inject == 0)
+        return -MF_ENOMEM;
     struct page *page = request;
     pool->slots[slot].machine.frame = page_frame(page);
     set_present(pool, slot);

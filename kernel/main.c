@@ -10,6 +10,16 @@
 
 enum { MULTIBOOT_CALLER = 0x2badb002 };
 
+/* Where flushes are left out stale slots are what is wanted, and the contents tell the rest. */
+static bool is_flushed(void)
+{
+    const uint32_t stale = cpu_counts_all().stale;
+    if (same_text(options.flush, "off") || !stale)
+        return true;
+    print("%u slots were used again before every processor had flushed them\n", stale);
+    return false;
+}
+
 static bool run_workloads(void)
 {
     bool well = true;
@@ -47,9 +57,11 @@ _Noreturn void kernel_main(uint32_t magic, uint32_t multiboot)
         .fences = same_text(options.barrier, "fence"),
         .slots = options.slots,
         .batch = options.batch,
+        .inject = options.inject,
     };
     kmap_start(&kmap);
     if (same_text(options.flush, "off"))
         round_leave_flushes_out();
-    leave(run_workloads());
+    const bool well = run_workloads();
+    leave(is_flushed() && well);
 }

@@ -161,6 +161,8 @@ uint32_t highmem_pages(void)
 
 struct page *highmem_page(uint32_t number)
 {
+    if (number >= high_pages)
+        panic("there are only %u pages of highmem: give more memory with -m", high_pages);
     unsigned range = 0;
     while (number >= high[range].count)
         number -= high[range++].count;

@@ -41,6 +41,7 @@ static const struct {
     {"held", NULL, NULL, NULL, &options.held, 0, 90},
     {"frames", NULL, NULL, NULL, &options.frames, 0, UINT32_MAX},
     {"areas", NULL, NULL, NULL, &options.areas, 1, 1500000},
+    {"inject", NULL, NULL, NULL, &options.inject, 0, UINT32_MAX},
     {"instructions", NULL, NULL, NULL, &options.instructions, 0, 1},
 };
 

@@ -22,6 +22,7 @@ struct options {
     uint32_t held;         /* percent of the slots that zipf keeps pinned all the time */
     uint32_t frames;       /* of highmem that verify touches; 0: all */
     uint32_t areas;        /* live at most in space */
+    uint32_t inject;       /* every so-manieth install of pool=core fails for memory; 0: none */
     uint32_t instructions; /* 1: timestamps are instructions (qemu -icount): report them */
 };
 

@@ -97,7 +97,7 @@ static uint32_t take_locked(void)
 
 static void map_locked(struct page *page, uint32_t slot)
 {
-    window_check_flushed(p.used[slot], p.cleared[slot]);
+    window_check_flushed(slot, p.used[slot], p.cleared[slot]);
     entry_set(&window_entries[slot], entry_make(page_frame(page)));
     p.used[slot] = true;
     p.count[slot] = 1;
@@ -143,11 +143,15 @@ void pool2002_unmap(struct page *page)
         waiter = p.waiters;
         p.waiters = NULL;
     }
-    while (waiter) {
+    uint32_t passed = 0;
+    for (; waiter; passed++) {
         struct waiter *next = waiter->next; /* once set, the waiter may be gone */
         machine_event_set(&waiter->event);
         waiter = next;
     }
+    p.counts.passed += passed;
+    if (p.counts.passed_max < passed)
+        p.counts.passed_max = passed;
     unlock();
 }
 
@@ -170,5 +174,5 @@ struct kmap_counts pool2002_counts(void)
 
 void pool2002_forget_worst(void)
 {
-    p.counts.lock_steps_max = 0;
+    p.counts.lock_steps_max = p.counts.passed_max = 0;
 }

@@ -30,14 +30,17 @@ static void flush_here(struct cpu *cpu, uint32_t number)
 {
     if (round.count > SINGLY_MAX) {
         flush_all();
+        atomic_store_explicit(&cpu->all_flushed, number, memory_order_release);
         cpu->counts.flushes++;
-    } else {
-        for (uint32_t i = 0; i < round.count; i++)
-            flush_page(round.base + PAGE * (round.pages ? round.pages[i] : i));
-        cpu->counts.invalidations += round.count;
+        return;
     }
-    if (round.base == WINDOW)
-        atomic_store_explicit(&cpu->window_flushed, number, memory_order_release);
+    for (uint32_t i = 0; i < round.count; i++) {
+        const uint32_t page = round.pages ? round.pages[i] : i;
+        flush_page(round.base + PAGE * page);
+        if (round.base == WINDOW)
+            atomic_store_explicit(&cpu->slot_flushed[page], number, memory_order_release);
+    }
+    cpu->counts.invalidations += round.count;
 }
 
 void round_answer(void);
@@ -104,12 +107,13 @@ uint32_t round_begun(void)
     return atomic_load_explicit(&round.number, memory_order_seq_cst);
 }
 
-bool round_all_flushed(uint32_t cleared)
+bool round_all_flushed(uint32_t slot, uint32_t cleared)
 {
     for (unsigned i = 0; i < cpu_count; i++) {
-        const uint32_t flushed =
-            atomic_load_explicit(&cpus[i]->window_flushed, memory_order_acquire);
-        if ((int32_t)(flushed - cleared) <= 0)
+        const uint32_t all = atomic_load_explicit(&cpus[i]->all_flushed, memory_order_acquire);
+        const uint32_t one =
+            atomic_load_explicit(&cpus[i]->slot_flushed[slot], memory_order_acquire);
+        if ((int32_t)(all - cleared) <= 0 && (int32_t)(one - cleared) <= 0)
             return false;
     }
     return true;

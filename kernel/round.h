@@ -10,8 +10,9 @@
  * locks held if need be: whoever spins for them answers meanwhile.
  *
  * The proof of flushing: a processor notes the number of the last round in which it has flushed
- * the window. A slot whose entry was cleared when round_begun() said n may be used again when all
- * processors have noted more than n, which round_all_flushed() tells.
+ * everything, and for each slot of the window the last in which it has flushed that page alone. A
+ * slot whose entry was cleared when round_begun() said n may be used again when all processors have
+ * noted more than n, here or there, which round_all_flushed() tells.
  */
 #ifndef MF_KERNEL_ROUND_H
 #define MF_KERNEL_ROUND_H
@@ -25,7 +26,7 @@ void round_flush(uintptr_t base, const uint32_t *pages, uint32_t count);
 void round_barrier(void);
 
 uint32_t round_begun(void);
-bool round_all_flushed(uint32_t cleared);
+bool round_all_flushed(uint32_t slot, uint32_t cleared);
 
 /* For the negative control: flushes are left out from now on. */
 void round_leave_flushes_out(void);

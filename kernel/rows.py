@@ -5,7 +5,7 @@
 usage: kernel/rows.py [CPUS]      16 processors without a number
 
 Figures are counts for one map and its unmap, never times. Exit status 1 if a boot went wrong,
-3 if qemu-system-i386 is not installed.
+3 if qemu-system-i386 is not installed, 4 if the kernel cannot be built.
 """
 
 import json
@@ -54,6 +54,10 @@ def main(arguments):
         return 2
     if not shutil.which("qemu-system-i386"):
         return 3
+    try:
+        subprocess.run(["make", "-s", "-C", HERE], check=True, stdout=sys.stderr)
+    except (OSError, subprocess.CalledProcessError):
+        return 4
     cpus = arguments[0] if arguments else "16"
     booted = {}
     for part, words, members in BOOTS:

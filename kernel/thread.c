@@ -42,6 +42,8 @@ static void switch_to(struct cpu *cpu, struct thread *next)
     struct thread *self = cpu->thread;
     if (cpu->local_depth)
         panic("a thread gives up processor %u with a local mapping", cpu->number);
+    if (cpu->spins)
+        panic("a thread gives up processor %u with a spin lock", cpu->number);
     if (next == self)
         return;
     cpu->thread = next;

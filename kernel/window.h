@@ -23,9 +23,9 @@ static inline uint32_t window_slot(uintptr_t address)
 }
 
 /* Before an entry is written again that was cleared at that time: has everybody flushed it? */
-static inline void window_check_flushed(bool used, uint32_t cleared)
+static inline void window_check_flushed(uint32_t slot, bool used, uint32_t cleared)
 {
-    if (used && !round_all_flushed(cleared))
+    if (used && !round_all_flushed(slot, cleared))
         this_cpu()->counts.stale++;
 }
 

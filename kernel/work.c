@@ -42,7 +42,9 @@ void figures_end(struct figures *figures)
         .waits = kmap.waits - was->waits,
         .locks = kmap.locks - was->locks - 1, /* one to count, see figures_begin */
         .lock_steps = kmap.lock_steps - was->lock_steps,
+        .passed = kmap.passed - was->passed,
         .lock_steps_max = kmap.lock_steps_max,
+        .passed_max = kmap.passed_max,
     };
 }
 
@@ -52,10 +54,12 @@ void figures_print(const struct figures *f, const char *workload, const char *ma
     print("{\"workload\":\"%s\",\"pool\":\"%s\",\"map\":\"%s\",\"kind\":\"%s\",\"cpus\":%u,"
           "\"slots\":%u,\"batch\":%u,\"barrier\":\"%s\",\"ops\":%llu,"
           "\"hits\":%llu,\"misses\":%llu,\"revived\":%llu,\"waits\":%llu,"
-          "\"pool_locks\":%llu,\"lock_steps\":%llu,\"lock_steps_max\":%u,",
+          "\"pool_locks\":%llu,\"lock_steps\":%llu,\"lock_steps_max\":%u,"
+          "\"passed\":%llu,\"passed_max\":%u,",
           workload, options.pool, map, kind, options.cpus, options.slots, options.batch,
           options.barrier, ops, f->kmap.hits, f->kmap.misses, f->kmap.revived, f->kmap.waits,
-          f->kmap.locks, f->kmap.lock_steps, f->kmap.lock_steps_max);
+          f->kmap.locks, f->kmap.lock_steps, f->kmap.lock_steps_max, f->kmap.passed,
+          f->kmap.passed_max);
     print("\"locks\":%u,\"locks_waited\":%u,\"flush_rounds\":%u,\"flush_ipis\":%u,"
           "\"barrier_rounds\":%u,\"barrier_ipis\":%u,\"other_rounds\":%u,\"other_ipis\":%u,"
           "\"wake_ipis\":%u,\"invalidations\":%u,"

@@ -3,7 +3,8 @@
  * More pins than slots. All slots are pinned, and threads that want other pages come one after the
  * other, each when the one before has been counted as waiting. Then the pins are given up one at a
  * time: in which order do the waiters get on? Then all threads map, sleep and unmap at random, more
- * of them than there are slots; the workload ends only if no wake is lost.
+ * of them than there are slots; the workload ends only if no wake is lost. At last the pages go away
+ * while all stand still, and are mapped once more, in slots whose translations were removed.
  */
 #include "kernel/console.h"
 #include "kernel/options.h"
@@ -111,8 +112,13 @@ static void work(unsigned index, void *context)
     meet(&run->meeting);
     crowd(run, index);
     meet(&run->meeting);
-    if (index == 0)
+    if (index == 0) {
         figures_end(&run->figures);
+        for (uint32_t i = 0; i < CROWD_PAGES; i++)
+            kmap_forget(page_of(i));
+    }
+    meet(&run->meeting);
+    crowd(run, index);
 }
 
 bool work_exhaust(void)

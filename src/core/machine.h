@@ -13,7 +13,8 @@
  *   struct machine_slot    what the machine keeps in each slot, for instance its address; written
  *                          only by the functions marked (w), read by whoever has the slot pinned
  *
- * Functions; those marked (l) are called with the pool's lock held and must not block
+ * Functions; those marked (l) are called with the pool's lock held and must not wait for another
+ * thread, nor sleep at all where the lock spins
  *   bool machine_lock_acquire(struct machine_lock *)          true if it had to wait
  *   void machine_lock_release(struct machine_lock *)
  *   void machine_event_clear(struct machine_event *)
@@ -26,7 +27,7 @@
  *                           passes light and loads y, and the other stores y, passes heavy and
  *                           loads x, at least one sees the other's store. heavy returns false if
  *                           it could not be had; then nothing is evicted.
- *   void *machine_chunk(struct pool *, size_t bytes)
+ *   void *machine_chunk(struct pool *, size_t bytes)                            (l)
  *                           zeroed memory for counters, kept as long as the pool; NULL: none
  *   int machine_admit(struct pool *, uint32_t slot, void *request)              (l)
  *                           whether the budget allows the request to be installed in this slot, in

@@ -15,9 +15,9 @@
  * which threads a slot is pinned and unpinned, nor that counting takes time.
  *
  * Everything but the hit and the unpin is done by whoever needs a slot, under one lock. No hold of
- * it looks at more than POOL_STRIDE slots and two hash chains; what takes longer (scanning,
- * barriers, installing, dropping) is done by a thread that has marked the slots, or itself as the
- * evictor, and let go of the lock.
+ * it looks at more than POOL_STRIDE slots and two hash chains, and at the threads that sleep, once;
+ * what takes longer (scanning, barriers, installing, dropping) is done by a thread that has marked
+ * the slots, or itself as the evictor, and let go of the lock.
  */
 #include "core/pool_parts.h"
 
@@ -184,7 +184,7 @@ static void leave_queue_locked(struct pool *pool, struct wish *wish)
 {
     if (!wish->queued)
         return;
-    dequeue_locked(&pool->starving, &wish->waiter);
+    dequeue_locked(pool, &pool->starving, &wish->waiter);
     atomic_fetch_sub_explicit(&pool->waiting, 1, memory_order_relaxed);
     wish->queued = false;
     signal_starving_locked(pool); /* what is left may do for the next */

@@ -115,7 +115,9 @@ struct pool_counts {
     uint64_t late_hits; /* found LIVE, but only under the lock */
     uint64_t misses, revived, evicted, rounds, waits;
     uint64_t lock_taken, lock_contended, lock_steps;
+    uint64_t passed; /* sleepers woken or passed over in the queues, under the lock */
     uint32_t lock_steps_max;
+    uint32_t passed_max; /* in one walk: bounded by the threads that sleep, not by the slots */
 };
 
 struct pool {
@@ -146,12 +148,16 @@ struct pool {
     struct pool_counts counts;
 
     uint32_t hand;
+    uint64_t again; /* counts.revived when the last round began */
     uint32_t *batch;
     struct pool_block common; /* for threads without a block; under the lock */
 };
 
-/* What pool_init is given. buckets: a power of two, at least twice the slots. batch: at least 1.
- * All memory zeroed, but buckets filled with POOL_NONE. common_counters: one counter a slot. */
+/* A round may drop a quarter more than batch_max, for what was revived: what batch has room for. */
+#define POOL_BATCH_ROOM(batch_max) ((batch_max) + (batch_max) / 4)
+
+/* What pool_init is given. buckets: a power of two, at least twice the slots. batch:
+ * POOL_BATCH_ROOM(batch_max) numbers. All memory zeroed, but buckets filled with POOL_NONE. common_counters: one counter a slot. */
 struct pool_memory {
     struct pool_slot *slots;
     _Atomic uint32_t *buckets;
@@ -159,7 +165,7 @@ struct pool_memory {
     struct pool_counter *common_counters;
     uint32_t capacity; /* slots, 1 to POOL_SLOTS_MAX */
     uint32_t bucket_bits;
-    uint32_t batch_max; /* the most slots evicted in one round */
+    uint32_t batch_max; /* 1 or more: the most slots that one round frees for other keys */
 };
 
 void pool_init(struct pool *pool, const struct pool_memory *memory);

@@ -92,13 +92,13 @@ void pool_reap(struct pool *pool, uint32_t slot, bool evictor)
 /* Eviction. The evictor is one thread at a time; hand, seen and batch are its own. */
 
 /*
- * Walks the hand over at most `steps` slots and gathers those that look idle. Looks only: whether a
- * slot is idle indeed is found out when it is closed.
+ * Walks the hand round once and adds to the `found` in the batch those that look idle, until they
+ * are as many as wanted. Looks only: whether a slot is idle indeed is found out when it is closed.
  */
-static uint32_t choose(struct pool *pool, uint32_t used, uint32_t steps, uint32_t want,
+static uint32_t choose(struct pool *pool, uint32_t used, uint32_t found, uint32_t want,
                        bool spare_recent)
 {
-    uint32_t found = 0;
+    uint32_t steps = used;
     while (steps && found < want) {
         uint32_t slots[POOL_STRIDE], count = 0;
         for (; count < POOL_STRIDE && count < steps; count++) {
@@ -125,12 +125,14 @@ static uint32_t choose(struct pool *pool, uint32_t used, uint32_t steps, uint32_
     return found;
 }
 
-/* Changes the state of all in the batch that are in state `from`; the others leave it. Those that
- * sums() finds pinned change to LIVE instead, and leave too. */
-static uint32_t advance(struct pool *pool, uint32_t count, enum pool_state from, enum pool_state to)
+/* Changes the state of all in the batch from `first` on that are in state `from`; the others leave
+ * it. Those that sums() finds pinned change to LIVE instead, and leave too. How many the batch has
+ * then. */
+static uint32_t advance_from(struct pool *pool, uint32_t first, uint32_t count,
+                             enum pool_state from, enum pool_state to)
 {
-    uint32_t kept = 0;
-    for (uint32_t first = 0; first < count; first += POOL_STRIDE) {
+    uint32_t kept = first;
+    for (; first < count; first += POOL_STRIDE) {
         const uint32_t n = count - first < POOL_STRIDE ? count - first : POOL_STRIDE;
         struct sums sum = {{0}, {0}};
         if (to == POOL_DROPPING)
@@ -156,18 +158,47 @@ static uint32_t advance(struct pool *pool, uint32_t count, enum pool_state from,
     return kept;
 }
 
+static uint32_t advance(struct pool *pool, uint32_t count, enum pool_state from, enum pool_state to)
+{
+    return advance_from(pool, 0, count, from, to);
+}
+
+/*
+ * Fills the batch with slots that were LIVE and are CLOSED now. The hand goes round twice for such
+ * as were not used since it came by, and if there are none a third time for any. What a lap has
+ * found is closed before the next: otherwise it would be found again, and take up another's place.
+ */
+static uint32_t close_some(struct pool *pool, uint32_t used, uint32_t want)
+{
+    uint32_t count = 0;
+    for (unsigned lap = 0; count < want && (lap < 2 || (lap == 2 && !count)); lap++) {
+        const uint32_t found = choose(pool, used, count, want, lap < 2);
+        count = advance_from(pool, count, found, POOL_LIVE, POOL_CLOSED);
+    }
+    return count;
+}
+
+/*
+ * How many a round drops. A slot that is revived has cost its place in a round and was of no use to
+ * another key. So that every round frees as many slots for other keys, half of those in use or
+ * batch_max, it drops as many more as were revived since the last one. The bound, a quarter, is for
+ * pools whose pages are nearly all wanted again: there more drops make more revivals.
+ */
+static uint32_t round_size(const struct pool *pool, uint32_t used, uint64_t again)
+{
+    const uint32_t half = used / 2 ? used / 2 : 1;
+    const uint32_t net = pool->batch_max < half ? pool->batch_max : half;
+    const uint32_t most = POOL_BATCH_ROOM(net);
+    return again < most - net ? net + (uint32_t)again : most;
+}
+
 /* One round by the evictor: how many became idle, or -1 if there is no barrier. thorough: after it
  * has found none, there is none that was not pinned since before the call. */
-static int evict(struct pool *pool, uint32_t used, bool thorough)
+static int evict(struct pool *pool, uint32_t used, uint32_t want, bool thorough)
 {
     if (thorough && !machine_barrier_heavy()) /* pairs with the light one of an unpin */
         return -1;
-    const uint32_t half = used / 2 ? used / 2 : 1;
-    const uint32_t want = pool->batch_max < half ? pool->batch_max : half;
-    uint32_t count = choose(pool, used, 2 * used, want, true);
-    if (!count)
-        count = choose(pool, used, used, want, false);
-    count = advance(pool, count, POOL_LIVE, POOL_CLOSED);
+    uint32_t count = close_some(pool, used, want);
     if (!count)
         return 0;
     if (!machine_barrier_heavy()) { /* pairs with the light one in pool_try */
@@ -189,12 +220,15 @@ int pool_evict_locked(struct pool *pool, bool thorough)
         sleep_for_change_locked(pool);
     pool->evicting = true;
     const uint32_t used = pool->used;
+    const uint64_t revived = pool->counts.revived;
+    const uint32_t want = round_size(pool, used, revived - pool->again);
     unlock(pool);
-    const int count = evict(pool, used, thorough);
+    const int count = evict(pool, used, want, thorough);
     lock(pool);
     pool->evicting = false;
     signal_changes_locked(pool);
     if (count > 0) {
+        pool->again = revived;
         pool->counts.rounds++;
         pool->counts.evicted += (uint32_t)count;
         signal_starving_locked(pool);

@@ -143,13 +143,23 @@ static inline void enqueue_locked(struct pool_queue *queue, struct pool_waiter *
     queue->tail = waiter;
 }
 
-static inline void dequeue_locked(struct pool_queue *queue, struct pool_waiter *waiter)
+static inline void count_passed_locked(struct pool *pool, uint32_t passed)
+{
+    pool->counts.passed += passed;
+    if (pool->counts.passed_max < passed)
+        pool->counts.passed_max = passed;
+}
+
+static inline void dequeue_locked(struct pool *pool, struct pool_queue *queue,
+                                  struct pool_waiter *waiter)
 {
     struct pool_waiter **at = &queue->head, *before = NULL;
-    while (*at != waiter) {
+    uint32_t passed = 1;
+    for (; *at != waiter; passed++) {
         before = *at;
         at = &before->next;
     }
+    count_passed_locked(pool, passed);
     *at = waiter->next;
     if (queue->tail == waiter)
         queue->tail = before;
@@ -166,11 +176,13 @@ static inline void signal_changes_locked(struct pool *pool)
 {
     struct pool_waiter *waiter = pool->changes.head;
     pool->changes = (struct pool_queue){NULL, NULL};
-    while (waiter) {
+    uint32_t passed = 0;
+    for (; waiter; passed++) {
         struct pool_waiter *next = waiter->next; /* once set, the waiter may be gone */
         machine_event_set(&waiter->event);
         waiter = next;
     }
+    count_passed_locked(pool, passed);
 }
 
 /* Sleeps until another thread has finished what it does with a slot or as the evictor. */

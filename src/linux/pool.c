@@ -83,7 +83,7 @@ static int lay_out(struct mf_pool **out, const struct mf_pool_limits *limits)
     const size_t buckets_at = at;
     at += sizeof(uint32_t) << bits;
     const size_t batch_at = at;
-    at = round_up(at + BATCH_MAX * sizeof(uint32_t), 4096);
+    at = round_up(at + POOL_BATCH_ROOM(BATCH_MAX) * sizeof(uint32_t), 4096);
     const size_t counters_at = at;
     at = round_up(at + slots * sizeof(struct pool_counter), 4096);
     const size_t extents_at = at;

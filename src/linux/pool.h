@@ -25,7 +25,7 @@ enum {
     LOCAL_BUFFER = 64 << 10,
     REPAIRS_MAX = 16,       /* pages of one extent repaired one by one */
     SMALL_FILE = 128 << 10, /* up to here a first touch is served by copy */
-    BATCH_MAX = 256,        /* extents evicted, or forgotten, with one barrier */
+    BATCH_MAX = 256,        /* extents that one round frees, or forgets */
     TRIALS_MAX = 64,        /* descriptors on trial */
     HANDLE_BYTES = 64,      /* of a file handle that is compared; longer ones are cut */
     SPAN_BITS = 24,         /* of a key's owner: extents spanned - 1 */

@@ -238,7 +238,7 @@ void machine_drop(struct pool *core, const uint32_t *slots, uint32_t count)
     enum { OWN_PROCESS = -10000 }; /* PIDFD_SELF_THREAD, 6.14 */
     static _Atomic bool refused;
     struct mf_pool *pool = pool_of(core);
-    struct iovec ranges[BATCH_MAX];
+    struct iovec ranges[POOL_BATCH_ROOM(BATCH_MAX)];
     const int saved = errno;
     PROBE(pool_evict, pool, count);
     for (uint32_t i = 0; i < count; i++)

@@ -157,7 +157,7 @@ static struct pool_memory make_pool(uint32_t batch)
     const struct pool_memory memory = {
         .slots = calloc(slot_count, sizeof(struct pool_slot)),
         .buckets = malloc(4 * 2 * SLOTS),
-        .batch = calloc(batch, sizeof(uint32_t)),
+        .batch = calloc(POOL_BATCH_ROOM(batch), sizeof(uint32_t)),
         .common_counters = calloc(POOL_CHUNK, sizeof(struct pool_counter)),
         .capacity = slot_count,
         .bucket_bits = 7,

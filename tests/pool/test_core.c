@@ -151,7 +151,7 @@ static void begin(uint32_t slots, uint32_t batch)
     struct pool_memory memory = {
         .slots = world.memory[0] = calloc(slots, sizeof(struct pool_slot)),
         .buckets = world.memory[1] = malloc((size_t)4 << bits),
-        .batch = world.memory[2] = calloc(batch, sizeof(uint32_t)),
+        .batch = world.memory[2] = calloc(POOL_BATCH_ROOM(batch), sizeof(uint32_t)),
         .common_counters = world.memory[3] =
             calloc(slots + POOL_CHUNK, sizeof(struct pool_counter)),
         .capacity = slots,
@@ -367,6 +367,51 @@ static void what_was_evicted_but_not_reused_is_revived(void **state)
     assert_int_equal(world.restores, 1);
     assert_int_equal(world.pool.counts.revived, 1);
     end();
+}
+
+static void a_round_that_goes_round_twice_drops_no_slot_twice(void **state)
+{
+    (void)state;
+    begin(8, 4);
+    uint32_t held[5];
+    for (uintptr_t n = 1; n <= 4; n++)
+        unpin(0, pin(0, n));
+    for (uintptr_t n = 5; n <= 8; n++)
+        held[n - 5] = pin(1, n);
+    unpin(0, pin(0, 3)); /* used lately: found on the second lap, as the others are again */
+    unpin(0, pin(0, 4));
+    held[4] = pin(1, 9);
+    assert_int_equal(world.drops, 4);
+    assert_int_equal(world.pool.counts.evicted, 4);
+    for (unsigned i = 0; i < 5; i++)
+        unpin(1, held[i]);
+    end();
+}
+
+/* Sixteen slots, eight to a round: what the second round drops after so many revivals. */
+static unsigned second_round(unsigned revivals)
+{
+    begin(16, 8);
+    for (uintptr_t n = 1; n <= 17; n++)
+        unpin(0, pin(0, n));
+    assert_int_equal(world.drops, 8);
+    for (unsigned i = 0; i < revivals; i++)
+        unpin(0, pin(0, payload(world.pool.idle_head)->stamp));
+    assert_int_equal(world.pool.counts.revived, revivals);
+    for (uintptr_t n = 100; world.drops == 8; n++)
+        unpin(0, pin(0, n));
+    const unsigned drops = world.drops - 8;
+    end();
+    return drops;
+}
+
+static void a_round_drops_as_many_more_as_were_revived_up_to_a_quarter(void **state)
+{
+    (void)state;
+    assert_int_equal(second_round(0), 8);
+    assert_int_equal(second_round(1), 9);
+    assert_int_equal(second_round(2), 10);
+    assert_int_equal(second_round(7), 10);
 }
 
 static void a_doomed_slot_goes_with_its_last_unpin(void **state)
@@ -729,6 +774,8 @@ int main(void)
         cmocka_unit_test(what_was_used_lately_is_spared),
         cmocka_unit_test(what_was_wanted_once_goes_before_what_was_wanted_again),
         cmocka_unit_test(what_was_evicted_but_not_reused_is_revived),
+        cmocka_unit_test(a_round_that_goes_round_twice_drops_no_slot_twice),
+        cmocka_unit_test(a_round_drops_as_many_more_as_were_revived_up_to_a_quarter),
         cmocka_unit_test(a_doomed_slot_goes_with_its_last_unpin),
         cmocka_unit_test(an_unpinned_slot_is_doomed_at_once_whether_live_or_idle),
         cmocka_unit_test(without_a_barrier_nothing_is_evicted),
