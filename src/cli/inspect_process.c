@@ -12,6 +12,7 @@
 
 #include "cli/cli.h"
 #include "cli/inspect.h"
+#include "linux/cgroup.h"
 
 enum { KERNEL_THREAD_FLAG = 0x200000 }; /* PF_KTHREAD */
 
@@ -39,29 +40,19 @@ uint64_t read_limit(void)
     return limit ? limit : DEFAULT_LIMIT;
 }
 
-/* The number that a file holds; UINT64_MAX if there is none, as where "max" stands for no bound. */
-static uint64_t read_number(const char *path)
-{
-    char text[32] = "";
-    if (read_small(path, text, sizeof(text)) <= 0 || text[0] < '0' || text[0] > '9')
-        return UINT64_MAX;
-    return strtoull(text, NULL, 10);
-}
-
 uint64_t read_copy_limit(pid_t pid)
 {
-    static const char *const groups[] = {"/sys/fs/cgroup/memory.max",
-                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    uint64_t memory = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
-    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
-        char path[96] = "";
-        if (pid != 0)
-            snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, groups[i]);
-        const uint64_t bound = read_number(pid != 0 ? path : groups[i]);
-        memory = bound < memory ? bound : memory;
+    const uint64_t memory = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+    char path[64] = "/proc/self/cgroup", root[64] = "/sys/fs/cgroup", text[8192] = "";
+    if (pid != 0) {
+        snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+        snprintf(root, sizeof(root), "/proc/%d/root/sys/fs/cgroup", (int)pid);
     }
-    return memory / 4;
+    if (read_small(path, text, sizeof(text)) < 0)
+        text[0] = '\0';
+    const uint64_t bound = cgroup_memory_limit_in(text, root);
+    return (bound < memory ? bound : memory) / 4;
 }
 
 enum program_kind process_program(pid_t pid)
