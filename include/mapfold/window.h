@@ -288,9 +288,10 @@ MF_PUBLIC ssize_t mf_write(struct mf_file *file, uint64_t offset, const void *bu
 MF_PUBLIC ssize_t mf_copy(void *to, const void *from, size_t length);
 
 /*
- * Installs the SIGBUS handler, once for the process; faults that are not in a pinned window or a
- * copy go to the handler that was there, with its mask and flags, or kill as they did. A thread
- * that blocks SIGBUS dies of it. System calls given the memory of a vanished page return EFAULT.
+ * Installs the SIGBUS handler, once for the process. It deals with pages of pinned windows and
+ * copies that are not there, cannot be read or are broken (BUS_ADRERR, BUS_OBJERR, BUS_MCEERR_AR);
+ * all else, such as accesses that are not aligned, goes to the handler that was there, with its
+ * mask and flags, or kills as it did. A thread that blocks SIGBUS dies of it. System calls given the memory of a vanished page return EFAULT.
  * 0 (also if installed before); -errno of sigaction(2).
  */
 MF_PUBLIC int mf_fault_install(void);

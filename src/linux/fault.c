@@ -156,6 +156,14 @@ static bool repair(const struct place *place, const char *address)
     return cover(place, 0, place->length);
 }
 
+/* A page that is not there, cannot be read, or is broken. All else that has this signal (an access
+ * that is not aligned) would come again after any repair. */
+static bool is_of_a_page(const siginfo_t *info)
+{
+    return info->si_code == BUS_ADRERR || info->si_code == BUS_OBJERR ||
+           info->si_code == BUS_MCEERR_AR;
+}
+
 /* Sent by somebody, or about a page that nobody has touched: it does not come again by itself. */
 static bool is_asynchronous(const siginfo_t *info)
 {
@@ -164,7 +172,7 @@ static bool is_asynchronous(const siginfo_t *info)
 
 static bool handle(const siginfo_t *info, ucontext_t *context)
 {
-    if (is_asynchronous(info))
+    if (!is_of_a_page(info))
         return false;
     struct place place;
     const bool ours = find_extent(info->si_addr, &place);

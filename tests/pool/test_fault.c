@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 
 /* cmocka has a SIGBUS handler of its own, and sets it before each test. */
 static struct sigaction ours;
@@ -343,6 +344,33 @@ static void a_fault_anywhere_else_kills_as_without_us(void **state)
     }
 }
 
+static void only_what_befalls_a_page_is_repaired(void **state)
+{
+    (void)state;
+    const struct {
+        int code, handled;
+    } kinds[] = {{BUS_ADRALN, 0}, {BUS_MCEERR_AO, 0}, {SI_USER, 0},
+                 {SI_QUEUE, 0},   {SI_KERNEL, 0},     {99, 0},
+                 {BUS_ADRERR, 1}, {BUS_OBJERR, 1},    {BUS_MCEERR_AR, 1}};
+    struct mf_pool *pool = make_pool(64 * page, 16, 4, 16 * page);
+    struct mf_file *file = open_file(pool, make_bytes("kinds", 16 * page, 1), 0);
+    for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct mf_window w = {0};
+        assert_int_equal(mf_window_pin(file, 1, 3 * page, 0, MF_NOWAIT, &w), 0);
+        siginfo_t info = {.si_signo = SIGBUS, .si_code = kinds[i].code};
+        info.si_addr = (void *)(uintptr_t)w.data;
+        ucontext_t context = {0};
+        const int error = kinds[i].handled ? -EIO : 0;
+        assert_int_equal(mf_fault_handle(SIGBUS, &info, &context), kinds[i].handled);
+        assert_int_equal(mf_window_check(&w), error);
+        if (!error)
+            assert_bytes(w.data, 1, 3 * page, 1);
+        assert_int_equal(mf_window_unpin(&w), error);
+    }
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 /* Chaining, each in a process of its own that has not installed ours yet. */
 
 static sig_atomic_t called, info_was_right, mask_was_right, on_stack;
@@ -478,6 +506,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(repairs_keep_the_budget_of_maps),
         cmocka_unit_test(a_writer_of_a_vanished_window_lives),
         cmocka_unit_test(a_fault_anywhere_else_kills_as_without_us),
+        cmocka_unit_test(only_what_befalls_a_page_is_repaired),
         cmocka_unit_test(the_handler_that_was_there_is_called_as_the_kernel_would),
         cmocka_unit_test(a_program_with_its_own_handler_asks_ours),
     };
