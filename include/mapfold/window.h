@@ -298,7 +298,8 @@ MF_PUBLIC int mf_fault_install(void);
 
 /*
  * For programs with a SIGBUS handler of their own: call it first in the handler with what the
- * handler was given. 1: dealt with, return from the handler; 0: not ours. Keeps errno.
+ * handler was given. 1: dealt with, return from the handler; 0: not ours. Keeps errno, and blocks
+ * all signals while it works.
  * The program's handler counts as installed after the first call or after mf_fault_attach.
  */
 MF_PUBLIC int mf_fault_handle(int signal, void *info, void *context);

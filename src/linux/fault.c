@@ -15,7 +15,8 @@
  *
  * All of it runs in the handler: no lock, no allocation. An extent's place does not change while it
  * is pinned, and who faults in it legitimately has it pinned; the pools themselves stay as long as
- * fault_handlers is not 0.
+ * fault_handlers is not 0. Meanwhile all signals are blocked: a handler that left ours by a jump, or
+ * forked in it, would leave that count wrong.
  */
 #include <signal.h>
 #include <string.h>
@@ -36,6 +37,7 @@ static _Atomic bool previous_used_up;
 void fault_after_fork(void)
 {
     atomic_store_explicit(&fault_handlers, 0, memory_order_relaxed);
+    pthread_mutex_init(&install_lock, NULL);
 }
 
 #if defined(__x86_64__)
@@ -192,11 +194,15 @@ int mf_fault_handle(int signal, void *info, void *context)
     if (signal != SIGBUS)
         return 0;
     const int saved = errno;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store_explicit(&fault_ready, true, memory_order_release);
     /* seq_cst: pairs with registry_remove's: it waits for us, or we miss the pool */
     atomic_fetch_add_explicit(&fault_handlers, 1, memory_order_seq_cst);
     const bool done = handle(info, context);
     atomic_fetch_sub_explicit(&fault_handlers, 1, memory_order_release);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = saved;
     return done;
 }
@@ -246,23 +252,31 @@ static void on_fault(int signal, siginfo_t *info, void *context)
         call_previous(signal, info, context);
 }
 
+/* 0, -errno. Under install_lock. In the child of a fork our handler may be there already, though
+ * the thread that installed it has not come to say so. */
+static int install_locked(void)
+{
+    struct sigaction before;
+    struct sigaction ours;
+    memset(&ours, 0, sizeof(ours));
+    sigemptyset(&ours.sa_mask);
+    ours.sa_sigaction = on_fault;
+    if (sigaction(SIGBUS, NULL, &before) != 0)
+        return -errno;
+    if (before.sa_flags & SA_SIGINFO && before.sa_sigaction == on_fault)
+        return 0;
+    previous = before;
+    /* Alternate stacks are used where there is one; system calls restart as before. */
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (previous.sa_flags & SA_RESTART);
+    return sigaction(SIGBUS, &ours, NULL) == 0 ? 0 : -errno;
+}
+
 int mf_fault_install(void)
 {
     const int saved = errno;
-    int err = 0;
     pthread_mutex_lock(&install_lock);
-    if (!installed) {
-        struct sigaction ours;
-        memset(&ours, 0, sizeof(ours));
-        sigemptyset(&ours.sa_mask);
-        ours.sa_sigaction = on_fault;
-        if (sigaction(SIGBUS, NULL, &previous) == 0) {
-            /* Alternate stacks are used where there is one; system calls restart as before. */
-            ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (previous.sa_flags & SA_RESTART);
-            installed = sigaction(SIGBUS, &ours, NULL) == 0;
-        }
-        err = installed ? 0 : -errno;
-    }
+    const int err = installed ? 0 : install_locked();
+    installed = !err;
     if (!err)
         atomic_store_explicit(&fault_ready, true, memory_order_release);
     pthread_mutex_unlock(&install_lock);
