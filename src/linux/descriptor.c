@@ -241,9 +241,9 @@ static bool shed_locked(struct mf_pool *pool, bool *busy)
     return true;
 }
 
-int files_trim_locked(struct mf_pool *pool, uint32_t limit)
+int files_trim_locked(struct mf_pool *pool, uint32_t more)
 {
-    while (pool->open > limit) {
+    while (pool->open + more > pool->open_max) { /* which may have changed while we waited */
         bool busy;
         if (shed_locked(pool, &busy))
             continue;
@@ -262,7 +262,7 @@ static int reserve_locked(struct mf_pool *pool)
     bool busy;
     if (pool->trial_count && 2 * pool->trial_count >= trial_share(pool))
         close_trials_locked(pool, &busy);
-    const int err = files_trim_locked(pool, pool->open_max - 1);
+    const int err = files_trim_locked(pool, 1);
     if (!err) {
         pool->open++;
         pool->files_in_transit++;
@@ -418,6 +418,7 @@ void file_fd_close(struct mf_file *file)
 
 void files_after_fork(struct mf_pool *pool)
 {
+    const int cancel = cancel_off(); /* close(2) */
     pthread_cond_init(&pool->files_changed, NULL);
     for (struct mf_file *file = pool->files, *next; file; file = next) {
         next = file->list_next;
@@ -432,4 +433,5 @@ void files_after_fork(struct mf_pool *pool)
             pool->open--;
         }
     }
+    cancel_restore(cancel);
 }

@@ -203,8 +203,9 @@ int fd_open(struct mf_pool *pool, const char *path, bool write);
 void fd_give_up(struct mf_pool *pool, int fd);
 /* The file is one of the pool's now, and its descriptor, unless borrowed, open until it is needed. */
 void fd_adopt(struct mf_file *file);
-/* Closes descriptors down to `limit`, counting those wanted. Under files_lock; may let go of it. */
-int files_trim_locked(struct mf_pool *pool, uint32_t limit);
+/* Closes descriptors until there is room for so many more. 0, -EMFILE. Under files_lock; may let go
+ * of it. */
+int files_trim_locked(struct mf_pool *pool, uint32_t more);
 /* In the child, under the lock: what used descriptors in other threads is gone. */
 void files_after_fork(struct mf_pool *pool);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
-* Handlers that interrupt a repair, and forks beside an install. The library is one whose system calls ask us first, so that each comes at its worst moment.
+ * Handlers that interrupt a repair, forks beside an install, and a cancellation that comes with a
+ * fork. The library is one whose system calls ask us first, so that each comes at its worst moment.
  */
 #include "common.h"
 
@@ -198,9 +199,53 @@ static void the_child_of_a_fork_beside_an_install_can_install(void **state)
     assert_int_equal(run_self("after"), 0);
 }
 
+/* A file that is closed while another thread looks at it: its descriptor is the child's to close. */
+
+static void *look(void *unused)
+{
+    (void)unused;
+    mf_window_check(&window);
+    return NULL;
+}
+
+static void *fork_when_cancelled(void *status)
+{
+    pthread_cancel(pthread_self());
+    const pid_t pid = fork();
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    if (pid == 0)
+        _exit(7);
+    waitpid(pid, status, 0);
+    return NULL;
+}
+
 static void end_soon(void)
 {
     alarm(60);
+}
+
+static void a_thread_that_is_to_end_reaches_the_end_of_its_fork(void **state)
+{
+    (void)state;
+    pool = make_pool(16 * page, 8, 4, page);
+    file = open_file(pool, make_bytes("closed", page, 1), 0);
+    assert_int_equal(mf_window_pin(file, 0, page, MF_CHECK_SIZE, MF_NOWAIT, &window), 0);
+    atomic_store(&stall_at, SYSTEM_FSTAT);
+    atomic_store(&stalled, 1);
+    pthread_t looking, forking;
+    assert_int_equal(pthread_create(&looking, NULL, look, NULL), 0);
+    wait_for_stall();
+    atomic_store(&stall_at, SYSTEM_CALLS);
+    assert_int_equal(mf_file_close(file), 0);
+    int status = 0;
+    assert_int_equal(pthread_create(&forking, NULL, fork_when_cancelled, &status), 0);
+    pthread_join(forking, NULL);
+    atomic_store(&stalled, 0);
+    pthread_join(looking, NULL);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+    assert_int_equal(mf_window_unpin(&window), 0);
+    assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
 int main(int argc, char **argv)
@@ -219,6 +264,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_handler_that_jumps_out_of_a_repair_does_not_keep_a_pool_alive),
         cmocka_unit_test(a_handler_that_forks_in_a_repair_leaves_both_processes_sound),
         cmocka_unit_test(the_child_of_a_fork_beside_an_install_can_install),
+        cmocka_unit_test(a_thread_that_is_to_end_reaches_the_end_of_its_fork),
     };
     return cmocka_run_group_tests(tests, begin_directory, end_directory);
 }
