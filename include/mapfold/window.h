@@ -130,7 +130,7 @@ enum {
  * once lately or since mf_file_open; else it is -ESTALE from then on. Do not use this for files that
  * the process locks with fcntl(2): closing any descriptor of a file drops the process's locks on it.
  * Such files, and paths that are not to be walked again, come by mf_file_from_fd. All descriptors
- * are close-on-exec.
+ * are close-on-exec. Blocks as open(2) does, also until another process has given up a lease.
  * 0; -EISDIR, -ENODEV (a directory; a FIFO, socket or device that has no bytes to map); -EINVAL
  * (unknown flag); -EMFILE (the limit of files is used up by files without links or descriptors in
  * use); -ENOMEM; what open(2), fstat(2) and statfs(2) say.
@@ -203,7 +203,8 @@ MF_PUBLIC uint64_t mf_deadline_in(uint64_t nanoseconds);
 
 /*
  * Pins [offset, offset + length) of a file, contiguous in memory. Blocks only for a free place
- * among the pinned (until the deadline), and for the file system. Waiting threads are served in
+ * among the pinned (until the deadline), and for the file system, whatever the deadline (as where a
+ * file is opened again on which another process has a lease). Waiting threads are served in
  * order.
  * 0;
  * -ERANGE    ends past the end of the file as last seen (seen again before it is refused)

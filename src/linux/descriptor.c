@@ -270,14 +270,26 @@ static int reserve_locked(struct mf_pool *pool)
     return err;
 }
 
+/* O_NONBLOCK: a FIFO is refused later, and must not hold us up now. But for a lease that another
+ * process has on a file open(2) waits until it is given up, and so do we. */
+static int open_once(const char *path, int flags)
+{
+    struct stat st;
+    int fd = system_open(path, flags | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0 || errno != EWOULDBLOCK || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return fd;
+    do
+        fd = system_open(path, flags | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
 /* Opens the path; where the process is out of descriptors, with fewer of ours. Not under a lock,
  * but in transit. */
-static int open_path(struct mf_pool *pool, const char *path, bool write)
+static int open_path(struct mf_pool *pool, const char *path, int flags)
 {
     for (;;) {
-        /* O_NONBLOCK: a FIFO is refused later, and must not hold us up now. */
-        const int fd =
-            system_open(path, (write ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        const int fd = open_once(path, flags);
         if (fd >= 0 || (errno != EMFILE && errno != ENFILE))
             return fd >= 0 ? fd : -errno;
         const int err = -errno;
@@ -297,7 +309,7 @@ int fd_open(struct mf_pool *pool, const char *path, bool write)
     pthread_mutex_unlock(&pool->files_lock);
     if (err)
         return err;
-    const int fd = open_path(pool, path, write);
+    const int fd = open_path(pool, path, write ? O_RDWR : O_RDONLY);
     if (fd < 0)
         fd_give_up(pool, fd);
     return fd;

@@ -3,6 +3,7 @@
 #include "common.h"
 
 #include <linux/magic.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -204,6 +205,70 @@ static void borrowing_keeps_the_process_locks(void **state)
     assert_false(lock_is_held(path));
 }
 
+/* Another process has the file to itself, as a file server for a client, and gives it up when it is
+ * told that somebody else wants it. */
+static pid_t hold_lease(const char *path, int kind)
+{
+    int ready[2];
+    char byte = 0;
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        sigset_t asked;
+        sigemptyset(&asked);
+        sigaddset(&asked, SIGIO);
+        sigprocmask(SIG_BLOCK, &asked, NULL);
+        const int fd = open(path, (kind == F_RDLCK ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+        if (fd < 0 || fcntl(fd, F_SETLEASE, kind) != 0 || write(ready[1], "y", 1) != 1)
+            _exit(1);
+        alarm(60);
+        siginfo_t info;
+        sigwaitinfo(&asked, &info);
+        usleep(50000);
+        _exit(fcntl(fd, F_SETLEASE, F_UNLCK) == 0 ? 0 : 2);
+    }
+    close(ready[1]);
+    const bool held = read(ready[0], &byte, 1) == 1;
+    close(ready[0]);
+    int status;
+    if (!held)
+        waitpid(child, &status, 0);
+    return held ? child : 0;
+}
+
+static void assert_given_up(pid_t child)
+{
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void a_file_that_another_process_has_a_lease_on_is_waited_for(void **state)
+{
+    (void)state;
+    const char *path = make_bytes("leased", 4 * page, 1);
+    pid_t child = hold_lease(path, F_WRLCK);
+    if (!child)
+        skip(); /* this file system has none */
+    struct mf_pool *pool = make_pool(16 * page, 4, 1, 4 * page);
+    struct mf_file *file = open_file(pool, path, 0);
+    assert_given_up(child);
+    struct mf_file *other = open_file(pool, make_bytes("unleased", page, 1), 0);
+    child = hold_lease(path, F_WRLCK);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w), 0); /* opened again */
+    assert_given_up(child);
+    assert_bytes(w.data, 0, page, 1);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    mf_file_close(file);
+    child = hold_lease(path, F_RDLCK);
+    file = open_file(pool, path, MF_FILE_WRITE);
+    assert_given_up(child);
+    mf_file_close(file);
+    mf_file_close(other);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 /* CASES 33 */
 static void a_forgotten_file_holds_nothing(void **state)
 {
@@ -388,6 +453,7 @@ int main(void)
         cmocka_unit_test(a_borrowed_descriptor_is_left_alone),
         cmocka_unit_test(windows_that_share_an_extent_go_in_any_order_after_their_file),
         cmocka_unit_test(borrowing_keeps_the_process_locks),
+        cmocka_unit_test(a_file_that_another_process_has_a_lease_on_is_waited_for),
         cmocka_unit_test(a_forgotten_file_holds_nothing),
         cmocka_unit_test_setup_teardown(deleted_files_give_back_their_blocks_when_closed,
                                         mount_small, unmount_small),
