@@ -18,6 +18,8 @@
  * between open and its place, or between its place and close, is in transit: a fork waits for it.
  * System calls are made without the lock.
  */
+#include <stdio.h>
+
 #include "linux/pool.h"
 #include "linux/system.h"
 
@@ -270,6 +272,18 @@ static int reserve_locked(struct mf_pool *pool)
     return err;
 }
 
+/* And another one for a moment, if there is room without a wait. */
+static bool reserve_other_locked(struct mf_pool *pool)
+{
+    bool busy;
+    if (pool->open >= pool->open_max)
+        shed_locked(pool, &busy);
+    if (pool->open >= pool->open_max)
+        return false;
+    pool->open++;
+    return true;
+}
+
 /* O_NONBLOCK: a FIFO is refused later, and must not hold us up now. But for a lease that another
  * process has on a file open(2) waits until it is given up, and so do we. */
 static int open_once(const char *path, int flags)
@@ -339,15 +353,42 @@ void fd_adopt(struct mf_file *file)
     pthread_mutex_unlock(&pool->files_lock);
 }
 
-static int open_again(struct mf_file *file)
+/* What an O_PATH descriptor stands for. */
+static int open_found(struct mf_pool *pool, int found, int flags)
 {
-    const int fd = open_path(file->pool, file->path, file->write);
-    if (fd < 0)
-        return fd == -ENOENT || fd == -ENOTDIR ? -ESTALE : fd;
-    const int err = file_recognize(file, fd);
-    if (err)
+    char link[40];
+    snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", found);
+    return open_path(pool, link, flags);
+}
+
+static int open_known(struct mf_file *file, int flags)
+{
+    const int fd = open_path(file->pool, file->path, flags);
+    const int err = fd < 0 ? fd : file_recognize(file, fd);
+    if (err && fd >= 0)
         close(fd);
     return err ? err : fd;
+}
+
+/*
+ * The path may lead to another file by now, and closing any descriptor of a file drops the locks
+ * (fcntl) that the process has on it: on that other one too. So it is looked at by an O_PATH
+ * descriptor, whose end drops none, and what that stands for is opened by way of /proc. Without room
+ * for two descriptors, or without /proc, the path is opened after the look, and looked at again: then
+ * a file that was put there between the two loses its locks.
+ */
+static int open_again(struct mf_file *file, bool two)
+{
+    const int flags = file->write ? O_RDWR : O_RDONLY;
+    const int found = open_path(file->pool, file->path, O_PATH);
+    if (found < 0)
+        return found == -ENOENT || found == -ENOTDIR ? -ESTALE : found;
+    const int err = file_recognize(file, found);
+    int fd = !err && two ? open_found(file->pool, found, flags) : -ENOENT;
+    close(found);
+    if (!err && fd < 0)
+        fd = open_known(file, flags);
+    return err ? err : fd == -ENOENT || fd == -ENOTDIR ? -ESTALE : fd;
 }
 
 /* Lets go of the lock meanwhile; others who want the descriptor wait. */
@@ -357,9 +398,11 @@ static int reopen_locked(struct mf_file *file)
     file->opening = true;
     int fd = reserve_locked(pool);
     if (!fd) {
+        const bool two = reserve_other_locked(pool);
         pthread_mutex_unlock(&pool->files_lock);
-        fd = open_again(file);
+        fd = open_again(file, two);
         pthread_mutex_lock(&pool->files_lock);
+        pool->open -= two;
         if (fd < 0) {
             pool->open--;
         } else {

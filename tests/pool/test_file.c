@@ -205,6 +205,39 @@ static void borrowing_keeps_the_process_locks(void **state)
     assert_false(lock_is_held(path));
 }
 
+/* The file that has taken the path's place is the program's, which has it open and locked. */
+static void a_file_found_in_another_ones_place_keeps_the_process_locks(void **state)
+{
+    (void)state;
+    for (uint32_t limit = 1; limit <= 3; limit++) {
+        struct mf_pool *pool = make_pool(16 * page, 4, limit, 4 * page);
+        make_bytes("rotated", 4 * page, 1);
+        char path[128];
+        snprintf(path, sizeof(path), "%s", path_of("rotated"));
+        struct mf_file *file = open_file(pool, path, 0), *others[6], *lent;
+        for (uint32_t i = 0; i < 6; i++)
+            others[i] = open_file(pool, make_bytes("another", page, 1), 0);
+        assert_int_equal(rename(make_bytes("rotated.new", 4 * page, 2), path), 0);
+        const int fd = open(path, O_RDWR | O_CLOEXEC);
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
+        assert_int_equal(mf_file_from_fd(pool, fd, 0, &lent), 0);
+        struct mf_window w = {0};
+        assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w), -ESTALE);
+        assert_int_equal(mf_file_size(file), -ESTALE);
+        assert_true(lock_is_held(path));
+        assert_int_equal(mf_window_pin(lent, 0, page, 0, MF_NOWAIT, &w), 0);
+        assert_bytes(w.data, 0, page, 2);
+        assert_int_equal(mf_window_unpin(&w), 0);
+        assert_int_equal(mf_file_close_many(others, 6), 0);
+        mf_file_close(file);
+        mf_file_close(lent);
+        assert_true(lock_is_held(path));
+        close(fd);
+        assert_int_equal(mf_pool_destroy(pool), 0);
+    }
+}
+
 /* Another process has the file to itself, as a file server for a client, and gives it up when it is
  * told that somebody else wants it. */
 static pid_t hold_lease(const char *path, int kind)
@@ -453,6 +486,7 @@ int main(void)
         cmocka_unit_test(a_borrowed_descriptor_is_left_alone),
         cmocka_unit_test(windows_that_share_an_extent_go_in_any_order_after_their_file),
         cmocka_unit_test(borrowing_keeps_the_process_locks),
+        cmocka_unit_test(a_file_found_in_another_ones_place_keeps_the_process_locks),
         cmocka_unit_test(a_file_that_another_process_has_a_lease_on_is_waited_for),
         cmocka_unit_test(a_forgotten_file_holds_nothing),
         cmocka_unit_test_setup_teardown(deleted_files_give_back_their_blocks_when_closed,
