@@ -120,7 +120,8 @@ MF_PUBLIC int mf_pool_destroy(struct mf_pool *pool);
 enum {
     MF_FILE_WRITE = 1u << 0, /* windows may be pinned with MF_WRITE, and mf_write works */
     MF_FILE_COPY = 1u << 1,  /* never mapped: every window is a private copy, and errors of the file
-                                system come back from pin. Set by itself on network file systems */
+                                system come back from pin. Set by itself on network file systems
+                                and on hugetlbfs */
 };
 
 /*

@@ -217,7 +217,6 @@ int file_refresh_size(struct mf_file *file); /* 0, -errno */
 int file_check_range(struct mf_file *file, uint64_t end);
 void file_ref(struct mf_file *file);
 void file_unref(struct mf_file *file);
-bool file_is_network(int fd);
 /* The count, and in *why 0 or the error that ended it early; without a count the error. */
 ssize_t file_pread(struct mf_file *file, void *to, size_t length, uint64_t offset, int *why);
 /* All of it: 0, -ERANGE where the file ends before, or the error. */

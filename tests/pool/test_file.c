@@ -398,9 +398,9 @@ int fstatfs(int fd, struct statfs *fs)
 static void files_of_network_file_systems_are_copied_and_never_mapped(void **state)
 {
     (void)state;
-    const uint32_t kinds[] = {NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC,  CIFS_SUPER_MAGIC,
-                              SMB2_SUPER_MAGIC, AFS_SUPER_MAGIC,  CODA_SUPER_MAGIC,
-                              V9FS_MAGIC,       CEPH_SUPER_MAGIC, OCFS2_SUPER_MAGIC};
+    const uint32_t kinds[] = {
+        NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC, CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC,  AFS_SUPER_MAGIC,
+        CODA_SUPER_MAGIC, V9FS_MAGIC,      CEPH_SUPER_MAGIC, OCFS2_SUPER_MAGIC, HUGETLBFS_MAGIC};
     struct mf_pool *pool = make_pool(64 * page, 16, 4, 4 * page);
     const char *path = make_bytes("far", 40 * page, 1);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -423,6 +423,30 @@ static void files_of_network_file_systems_are_copied_and_never_mapped(void **sta
         }
         assert_int_equal(mf_file_close_many(files, 2), 0);
     }
+    close(fd);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+/* Their pages are 2 MiB and more, and mmap(2) of a part of one fails, or maps all of it. */
+static void files_of_huge_pages_are_copied(void **state)
+{
+    (void)state;
+    const int fd = memfd_create("huge", MFD_HUGETLB | MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, 8 << 20) != 0)
+        skip();
+    struct mf_pool *pool = make_pool(64 * page, 16, 4, 4 * page);
+    struct mf_file *file;
+    assert_int_equal(mf_file_from_fd(pool, fd, MF_FILE_WRITE, &file), 0);
+    for (uint64_t i = 0; i < 8; i++) {
+        struct mf_window w = {0};
+        assert_int_equal(mf_window_pin(file, i * (1 << 20) + 5 * page, page, 0, MF_NOWAIT, &w), 0);
+        assert_true(w.flags & MF_WINDOW_COPY);
+        assert_int_equal(((const char *)w.data)[page - 1], 0);
+        assert_int_equal(mf_window_unpin(&w), 0);
+        assert_int_equal(mf_window_pin(file, 0, page, MF_WRITE, MF_NOWAIT, &w), -ENOTSUP);
+    }
+    assert_int_equal(stats_of(pool).maps, 0);
+    mf_file_close(file);
     close(fd);
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
@@ -492,6 +516,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(deleted_files_give_back_their_blocks_when_closed,
                                         mount_small, unmount_small),
         cmocka_unit_test(files_of_network_file_systems_are_copied_and_never_mapped),
+        cmocka_unit_test(files_of_huge_pages_are_copied),
         cmocka_unit_test(a_path_is_found_again_after_the_directory_has_changed),
         cmocka_unit_test(files_of_several_pools_are_closed_in_one_call),
     };
