@@ -237,8 +237,9 @@ MF_PUBLIC void *mf_window_data_mut(const struct mf_window *w);
 /*
  * Whether what was read through the window so far is the file's: 0; -EIO (a page of its extent
  * vanished, zeros may have been read); with MF_CHECK_SIZE also -ERANGE (the file now ends before
- * the window does; not of a private copy or a file that mf_file_close has closed) and what fstat(2)
- * says; -EINVAL (not pinned).
+ * the window does; not of a private copy, nor where the size can no longer be asked: mf_file_close
+ * has closed the file, or the pool its descriptor, and the path leads to another file), and
+ * -EMFILE and what open(2) and fstat(2) say where it could not be asked now; -EINVAL (not pinned).
  */
 MF_PUBLIC int mf_window_check(const struct mf_window *w);
 

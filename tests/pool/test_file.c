@@ -238,6 +238,28 @@ static void a_file_found_in_another_ones_place_keeps_the_process_locks(void **st
     }
 }
 
+static void a_window_of_a_file_without_a_path_is_believed(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 1, 4 * page);
+    struct mf_file *file = open_file(pool, make_bytes("away", 4 * page, 1), 0);
+    struct mf_window w = {0}, v = {0};
+    assert_int_equal(mf_window_pin(file, 0, page, MF_CHECK_SIZE, MF_NOWAIT, &w), 0);
+    struct mf_file *other = open_file(pool, make_bytes("other", page, 1), 0);
+    assert_int_equal(mf_window_check(&w), 0); /* the path still leads to it */
+    assert_int_equal(mf_file_size(other), page);
+    assert_int_equal(rename(make_bytes("away.new", page, 2), path_of("away")), 0);
+    assert_int_equal(mf_window_check(&w), 0);
+    assert_bytes(w.data, 0, page, 1);
+    assert_int_equal(mf_window_pin(file, 0, page, MF_CHECK_SIZE, MF_NOWAIT, &v), -ESTALE);
+    assert_int_equal(unlink(path_of("away")), 0);
+    assert_int_equal(mf_window_check(&w), 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    mf_file_close(file);
+    mf_file_close(other);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 /* Another process has the file to itself, as a file server for a client, and gives it up when it is
  * told that somebody else wants it. */
 static pid_t hold_lease(const char *path, int kind)
@@ -511,6 +533,7 @@ int main(void)
         cmocka_unit_test(windows_that_share_an_extent_go_in_any_order_after_their_file),
         cmocka_unit_test(borrowing_keeps_the_process_locks),
         cmocka_unit_test(a_file_found_in_another_ones_place_keeps_the_process_locks),
+        cmocka_unit_test(a_window_of_a_file_without_a_path_is_believed),
         cmocka_unit_test(a_file_that_another_process_has_a_lease_on_is_waited_for),
         cmocka_unit_test(a_forgotten_file_holds_nothing),
         cmocka_unit_test_setup_teardown(deleted_files_give_back_their_blocks_when_closed,
