@@ -144,8 +144,9 @@ MF_PUBLIC int mf_file_open(struct mf_pool *pool, const char *path, uint32_t flag
 /*
  * Uses a descriptor of the caller's, who keeps it open until mf_file_close. It is never closed,
  * duplicated or moved.
- * 0; -EBADF (not open, or O_PATH); -EACCES (not readable, or MF_FILE_WRITE and not writable); else
- * as mf_file_open.
+ * 0; -EBADF (not open, or O_PATH); -EACCES (not readable, or MF_FILE_WRITE and not writable);
+ * -EINVAL (also MF_FILE_WRITE and O_APPEND, with which all writes go to the end); else as
+ * mf_file_open.
  */
 MF_PUBLIC int mf_file_from_fd(struct mf_pool *pool, int fd, uint32_t flags, struct mf_file **out);
 

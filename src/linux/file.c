@@ -337,6 +337,8 @@ int mf_file_from_fd(struct mf_pool *pool, int fd, uint32_t flags, struct mf_file
     else if ((mode & O_ACCMODE) == O_WRONLY ||
              (flags & MF_FILE_WRITE && (mode & O_ACCMODE) != O_RDWR))
         err = -EACCES;
+    else if (flags & MF_FILE_WRITE && mode & O_APPEND)
+        err = -EINVAL; /* pwrite(2) would write at the end, wherever it is told to */
     struct mf_file *file;
     if (!err)
         err = make_file(pool, fd, flags, &file);
