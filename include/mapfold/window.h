@@ -18,6 +18,10 @@
  *    mf_fault_install was called; then the lost pages read as zeros, and mf_window_check and
  *    mf_window_unpin return -EIO. Believe what was read only after one of them has returned 0. A
  *    cut in the middle of a page zeroes the rest of that page without any fault or error.
+ *  - overlayfs (the root of most containers) is an exception, as it is for mmap(2): windows of a
+ *    file that was opened for reading while it was in the lower layer, and is then written by
+ *    anybody, go on showing the bytes before that, with no error; later it may be -ESTALE. A file
+ *    that may be written there is opened with MF_FILE_WRITE, with MF_FILE_COPY, or anew.
  *  - Windows keep working after mf_file_close of their file, and pin its extents until unpinned;
  *    but the size of a closed file is no longer asked for.
  *  - After fork(2) parent and child each hold all windows that were pinned. In the child those of

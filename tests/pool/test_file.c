@@ -473,6 +473,51 @@ static void files_of_huge_pages_are_copied(void **state)
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
+/* The first write to a file of the lower layer makes another one in the upper. */
+static int mount_layers(void **state)
+{
+    (void)state;
+    return mkdir(path_of("lower"), 0700) || mkdir(path_of("upper"), 0700) ||
+           mkdir(path_of("work"), 0700) || mkdir(path_of("both"), 0700);
+}
+
+static int unmount_layers(void **state)
+{
+    (void)state;
+    umount2(path_of("both"), MNT_DETACH);
+    return 0;
+}
+
+static void on_overlayfs_files_opened_to_write_or_copy_see_later_writes(void **state)
+{
+    (void)state;
+    static const uint32_t flags[] = {MF_FILE_WRITE, MF_FILE_COPY};
+    char options[512];
+    snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s", path_of("lower"),
+             path_of("upper"), path_of("work"));
+    make_bytes("lower/0", 4 * page, 1);
+    make_bytes("lower/1", 4 * page, 1);
+    if (mount("none", path_of("both"), "overlay", 0, options) != 0)
+        skip();
+    for (unsigned i = 0; i < 2; i++) {
+        struct mf_pool *pool = make_pool(16 * page, 4, 4, 4 * page);
+        const char *path = path_of(i ? "both/1" : "both/0");
+        struct mf_file *file = open_file(pool, path, flags[i]);
+        for (unsigned salt = 1; salt < 3; salt++) {
+            struct mf_window w = {0};
+            assert_int_equal(mf_window_pin(file, 0, 4 * page, 0, MF_NOWAIT, &w), 0);
+            assert_bytes(w.data, 0, 4 * page, salt);
+            assert_int_equal(mf_window_unpin(&w), 0);
+            const int fd = open(path, O_RDWR | O_CLOEXEC);
+            assert_true(fd >= 0);
+            write_bytes(fd, 0, 4 * page, 2);
+            close(fd);
+        }
+        mf_file_close(file);
+        assert_int_equal(mf_pool_destroy(pool), 0);
+    }
+}
+
 static void a_path_is_found_again_after_the_directory_has_changed(void **state)
 {
     (void)state;
@@ -540,6 +585,8 @@ int main(void)
                                         mount_small, unmount_small),
         cmocka_unit_test(files_of_network_file_systems_are_copied_and_never_mapped),
         cmocka_unit_test(files_of_huge_pages_are_copied),
+        cmocka_unit_test_setup_teardown(on_overlayfs_files_opened_to_write_or_copy_see_later_writes,
+                                        mount_layers, unmount_layers),
         cmocka_unit_test(a_path_is_found_again_after_the_directory_has_changed),
         cmocka_unit_test(files_of_several_pools_are_closed_in_one_call),
     };
