@@ -18,6 +18,10 @@
  *    mf_fault_install was called; then the lost pages read as zeros, and mf_window_check and
  *    mf_window_unpin return -EIO. Believe what was read only after one of them has returned 0. A
  *    cut in the middle of a page zeroes the rest of that page without any fault or error.
+ *  - overlayfs (the root of most containers) is an exception, as it is for mmap(2): windows of a
+ *    file that was opened for reading while it was in the lower layer, and is then written by
+ *    anybody, go on showing the bytes before that, with no error; later it may be -ESTALE. A file
+ *    that may be written there is opened with MF_FILE_WRITE, with MF_FILE_COPY, or anew.
  *  - Windows keep working after mf_file_close of their file, and pin its extents until unpinned;
  *    but the size of a closed file is no longer asked for.
  *  - After fork(2) parent and child each hold all windows that were pinned. In the child those of
@@ -120,17 +124,20 @@ MF_PUBLIC int mf_pool_destroy(struct mf_pool *pool);
 enum {
     MF_FILE_WRITE = 1u << 0, /* windows may be pinned with MF_WRITE, and mf_write works */
     MF_FILE_COPY = 1u << 1,  /* never mapped: every window is a private copy, and errors of the file
-                                system come back from pin. Set by itself on network file systems */
+                                system come back from pin. Set by itself on network file systems
+                                and on hugetlbfs */
 };
 
 /*
  * Opens a file by path. The pool may close its descriptor to keep the limit and open the path again
- * when it needs to; it then makes sure that it is the same file (device and file handle). A file
+ * when it needs to, if it still leads to the same file (device and file handle). It finds that out
+ * before it opens it: if the path has become another file's, that one is not opened, and keeps its
+ * locks (but see docs/POOL.md for a limit of one descriptor, or no /proc). A file
  * that loses its last link keeps its descriptor if the pool has it open, and has used it more than
  * once lately or since mf_file_open; else it is -ESTALE from then on. Do not use this for files that
  * the process locks with fcntl(2): closing any descriptor of a file drops the process's locks on it.
  * Such files, and paths that are not to be walked again, come by mf_file_from_fd. All descriptors
- * are close-on-exec.
+ * are close-on-exec. Blocks as open(2) does, also until another process has given up a lease.
  * 0; -EISDIR, -ENODEV (a directory; a FIFO, socket or device that has no bytes to map); -EINVAL
  * (unknown flag); -EMFILE (the limit of files is used up by files without links or descriptors in
  * use); -ENOMEM; what open(2), fstat(2) and statfs(2) say.
@@ -141,8 +148,9 @@ MF_PUBLIC int mf_file_open(struct mf_pool *pool, const char *path, uint32_t flag
 /*
  * Uses a descriptor of the caller's, who keeps it open until mf_file_close. It is never closed,
  * duplicated or moved.
- * 0; -EBADF (not open, or O_PATH); -EACCES (not readable, or MF_FILE_WRITE and not writable); else
- * as mf_file_open.
+ * 0; -EBADF (not open, or O_PATH); -EACCES (not readable, or MF_FILE_WRITE and not writable);
+ * -EINVAL (also MF_FILE_WRITE and O_APPEND, with which all writes go to the end); else as
+ * mf_file_open.
  */
 MF_PUBLIC int mf_file_from_fd(struct mf_pool *pool, int fd, uint32_t flags, struct mf_file **out);
 
@@ -203,7 +211,8 @@ MF_PUBLIC uint64_t mf_deadline_in(uint64_t nanoseconds);
 
 /*
  * Pins [offset, offset + length) of a file, contiguous in memory. Blocks only for a free place
- * among the pinned (until the deadline), and for the file system. Waiting threads are served in
+ * among the pinned (until the deadline), and for the file system, whatever the deadline (as where a
+ * file is opened again on which another process has a lease). Waiting threads are served in
  * order.
  * 0;
  * -ERANGE    ends past the end of the file as last seen (seen again before it is refused)
@@ -233,8 +242,9 @@ MF_PUBLIC void *mf_window_data_mut(const struct mf_window *w);
 /*
  * Whether what was read through the window so far is the file's: 0; -EIO (a page of its extent
  * vanished, zeros may have been read); with MF_CHECK_SIZE also -ERANGE (the file now ends before
- * the window does; not of a private copy or a file that mf_file_close has closed) and what fstat(2)
- * says; -EINVAL (not pinned).
+ * the window does; not of a private copy, nor where the size can no longer be asked: mf_file_close
+ * has closed the file, or the pool its descriptor, and the path leads to another file), and
+ * -EMFILE and what open(2) and fstat(2) say where it could not be asked now; -EINVAL (not pinned).
  */
 MF_PUBLIC int mf_window_check(const struct mf_window *w);
 
@@ -288,16 +298,18 @@ MF_PUBLIC ssize_t mf_write(struct mf_file *file, uint64_t offset, const void *bu
 MF_PUBLIC ssize_t mf_copy(void *to, const void *from, size_t length);
 
 /*
- * Installs the SIGBUS handler, once for the process; faults that are not in a pinned window or a
- * copy go to the handler that was there, with its mask and flags, or kill as they did. A thread
- * that blocks SIGBUS dies of it. System calls given the memory of a vanished page return EFAULT.
+ * Installs the SIGBUS handler, once for the process. It deals with pages of pinned windows and
+ * copies that are not there, cannot be read or are broken (BUS_ADRERR, BUS_OBJERR, BUS_MCEERR_AR);
+ * all else, such as accesses that are not aligned, goes to the handler that was there, with its
+ * mask and flags, or kills as it did. A thread that blocks SIGBUS dies of it. System calls given the memory of a vanished page return EFAULT.
  * 0 (also if installed before); -errno of sigaction(2).
  */
 MF_PUBLIC int mf_fault_install(void);
 
 /*
  * For programs with a SIGBUS handler of their own: call it first in the handler with what the
- * handler was given. 1: dealt with, return from the handler; 0: not ours. Keeps errno.
+ * handler was given. 1: dealt with, return from the handler; 0: not ours. Keeps errno, and blocks
+ * all signals while it works.
  * The program's handler counts as installed after the first call or after mf_fault_attach.
  */
 MF_PUBLIC int mf_fault_handle(int signal, void *info, void *context);

@@ -18,6 +18,8 @@
  * between open and its place, or between its place and close, is in transit: a fork waits for it.
  * System calls are made without the lock.
  */
+#include <stdio.h>
+
 #include "linux/pool.h"
 #include "linux/system.h"
 
@@ -241,9 +243,9 @@ static bool shed_locked(struct mf_pool *pool, bool *busy)
     return true;
 }
 
-int files_trim_locked(struct mf_pool *pool, uint32_t limit)
+int files_trim_locked(struct mf_pool *pool, uint32_t more)
 {
-    while (pool->open > limit) {
+    while (pool->open + more > pool->open_max) { /* which may have changed while we waited */
         bool busy;
         if (shed_locked(pool, &busy))
             continue;
@@ -262,7 +264,7 @@ static int reserve_locked(struct mf_pool *pool)
     bool busy;
     if (pool->trial_count && 2 * pool->trial_count >= trial_share(pool))
         close_trials_locked(pool, &busy);
-    const int err = files_trim_locked(pool, pool->open_max - 1);
+    const int err = files_trim_locked(pool, 1);
     if (!err) {
         pool->open++;
         pool->files_in_transit++;
@@ -270,14 +272,38 @@ static int reserve_locked(struct mf_pool *pool)
     return err;
 }
 
+/* And another one for a moment, if there is room without a wait. */
+static bool reserve_other_locked(struct mf_pool *pool)
+{
+    bool busy;
+    if (pool->open >= pool->open_max)
+        shed_locked(pool, &busy);
+    if (pool->open >= pool->open_max)
+        return false;
+    pool->open++;
+    return true;
+}
+
+/* O_NONBLOCK: a FIFO is refused later, and must not hold us up now. But for a lease that another
+ * process has on a file open(2) waits until it is given up, and so do we. */
+static int open_once(const char *path, int flags)
+{
+    struct stat st;
+    int fd = system_open(path, flags | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0 || errno != EWOULDBLOCK || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return fd;
+    do
+        fd = system_open(path, flags | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
 /* Opens the path; where the process is out of descriptors, with fewer of ours. Not under a lock,
  * but in transit. */
-static int open_path(struct mf_pool *pool, const char *path, bool write)
+static int open_path(struct mf_pool *pool, const char *path, int flags)
 {
     for (;;) {
-        /* O_NONBLOCK: a FIFO is refused later, and must not hold us up now. */
-        const int fd =
-            system_open(path, (write ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        const int fd = open_once(path, flags);
         if (fd >= 0 || (errno != EMFILE && errno != ENFILE))
             return fd >= 0 ? fd : -errno;
         const int err = -errno;
@@ -297,7 +323,7 @@ int fd_open(struct mf_pool *pool, const char *path, bool write)
     pthread_mutex_unlock(&pool->files_lock);
     if (err)
         return err;
-    const int fd = open_path(pool, path, write);
+    const int fd = open_path(pool, path, write ? O_RDWR : O_RDONLY);
     if (fd < 0)
         fd_give_up(pool, fd);
     return fd;
@@ -327,15 +353,42 @@ void fd_adopt(struct mf_file *file)
     pthread_mutex_unlock(&pool->files_lock);
 }
 
-static int open_again(struct mf_file *file)
+/* What an O_PATH descriptor stands for. */
+static int open_found(struct mf_pool *pool, int found, int flags)
 {
-    const int fd = open_path(file->pool, file->path, file->write);
-    if (fd < 0)
-        return fd == -ENOENT || fd == -ENOTDIR ? -ESTALE : fd;
-    const int err = file_recognize(file, fd);
-    if (err)
+    char link[40];
+    snprintf(link, sizeof(link), "/proc/thread-self/fd/%d", found);
+    return open_path(pool, link, flags);
+}
+
+static int open_known(struct mf_file *file, int flags)
+{
+    const int fd = open_path(file->pool, file->path, flags);
+    const int err = fd < 0 ? fd : file_recognize(file, fd);
+    if (err && fd >= 0)
         close(fd);
     return err ? err : fd;
+}
+
+/*
+ * The path may lead to another file by now, and closing any descriptor of a file drops the locks
+ * (fcntl) that the process has on it: on that other one too. So it is looked at by an O_PATH
+ * descriptor, whose end drops none, and what that stands for is opened by way of /proc. Without room
+ * for two descriptors, or without /proc, the path is opened after the look, and looked at again: then
+ * a file that was put there between the two loses its locks.
+ */
+static int open_again(struct mf_file *file, bool two)
+{
+    const int flags = file->write ? O_RDWR : O_RDONLY;
+    const int found = open_path(file->pool, file->path, O_PATH);
+    if (found < 0)
+        return found == -ENOENT || found == -ENOTDIR ? -ESTALE : found;
+    const int err = file_recognize(file, found);
+    int fd = !err && two ? open_found(file->pool, found, flags) : -ENOENT;
+    close(found);
+    if (!err && fd < 0)
+        fd = open_known(file, flags);
+    return err ? err : fd == -ENOENT || fd == -ENOTDIR ? -ESTALE : fd;
 }
 
 /* Lets go of the lock meanwhile; others who want the descriptor wait. */
@@ -345,9 +398,11 @@ static int reopen_locked(struct mf_file *file)
     file->opening = true;
     int fd = reserve_locked(pool);
     if (!fd) {
+        const bool two = reserve_other_locked(pool);
         pthread_mutex_unlock(&pool->files_lock);
-        fd = open_again(file);
+        fd = open_again(file, two);
         pthread_mutex_lock(&pool->files_lock);
+        pool->open -= two;
         if (fd < 0) {
             pool->open--;
         } else {
@@ -418,6 +473,7 @@ void file_fd_close(struct mf_file *file)
 
 void files_after_fork(struct mf_pool *pool)
 {
+    const int cancel = cancel_off(); /* close(2) */
     pthread_cond_init(&pool->files_changed, NULL);
     for (struct mf_file *file = pool->files, *next; file; file = next) {
         next = file->list_next;
@@ -432,4 +488,5 @@ void files_after_fork(struct mf_pool *pool)
             pool->open--;
         }
     }
+    cancel_restore(cancel);
 }

@@ -10,12 +10,14 @@
  * A fault in copy_guarded is not repaired: the copy ends there. One in a pinned extent is: past the
  * end of the file one anonymous map covers the rest of the extent; inside the file (a medium error)
  * one page, and after REPAIRS_MAX of them, or when the budget of maps is used up, or where the
- * kernel refuses, one map covers the whole extent, which adds none. Everything else is not ours and
+ * kernel refuses, one map covers the whole extent, which adds none. Where the file ends is asked of
+ * its descriptor; if that is closed, the pages that can be read tell. Everything else is not ours and
  * goes to the handler that was there before.
  *
  * All of it runs in the handler: no lock, no allocation. An extent's place does not change while it
  * is pinned, and who faults in it legitimately has it pinned; the pools themselves stay as long as
- * fault_handlers is not 0.
+ * fault_handlers is not 0. Meanwhile all signals are blocked: a handler that left ours by a jump, or
+ * forked in it, would leave that count wrong.
  */
 #include <signal.h>
 #include <string.h>
@@ -36,6 +38,7 @@ static _Atomic bool previous_used_up;
 void fault_after_fork(void)
 {
     atomic_store_explicit(&fault_handlers, 0, memory_order_relaxed);
+    pthread_mutex_init(&install_lock, NULL);
 }
 
 #if defined(__x86_64__)
@@ -108,8 +111,40 @@ static bool cover(const struct place *place, size_t from, size_t length)
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1L, 0L) != -1;
 }
 
-/* Where in the extent the file ends, in whole pages; its length if that is not known. */
-static size_t end_in_extent(const struct place *place)
+/* Asks a system call that reads the bytes before it finds out that it cannot do what it is to do;
+ * one that no sandbox forbids. Reads the page from the device if need be. */
+static bool is_readable(const char *address)
+{
+    enum { NO_SUCH_CHANGE = -1, MASK_BYTES = 8 };
+    return syscall(SYS_rt_sigprocmask, NO_SUCH_CHANGE, address, NULL, MASK_BYTES) == 0 ||
+           errno != EFAULT;
+}
+
+/* Where the file ends if nobody can be asked: behind the last page that can be read, if all of the
+ * file's end is gone with this page; else only this one is bad. (Where both a page is bad and the
+ * end is gone it may be taken for the end. The extent is marked as failed in any case.) */
+static size_t look_for_end(const struct place *place, size_t page)
+{
+    const struct extent *extent = &place->pool->extents[place->slot];
+    const uint64_t size = atomic_load_explicit(&extent->file->size, memory_order_relaxed);
+    const uint64_t seen = size > extent->offset ? round_up(size - extent->offset, system_page) : 0;
+    const uint64_t end = seen < place->length ? seen : place->length;
+    if (end > page + system_page && is_readable(place->base + end - system_page))
+        return place->length;
+    size_t low = 0, high = page; /* what is before low can be read, what is at high cannot */
+    while (low < high) {
+        const size_t middle = (low + (high - low) / 2) & ~(size_t)(system_page - 1);
+        if (is_readable(place->base + middle))
+            low = middle + system_page;
+        else
+            high = middle;
+    }
+    return high;
+}
+
+/* Where in the extent the file ends, in whole pages; at least its length if it is this page only
+ * that cannot be read. */
+static size_t end_in_extent(const struct place *place, size_t page)
 {
     const struct extent *extent = &place->pool->extents[place->slot];
     const struct mf_file *file = extent->file;
@@ -118,7 +153,9 @@ static size_t end_in_extent(const struct place *place)
     /* The descriptor may be closed at this moment, and another file may have its number: hence the
      * look at what it is. (Not by fstat(3): ThreadSanitizer would call that a race.) */
     if (fd < 0 || syscall(SYS_fstat, fd, &st) != 0 || st.st_dev != file->identity.device ||
-        st.st_ino != file->identity.inode || !S_ISREG(st.st_mode))
+        st.st_ino != file->identity.inode)
+        return look_for_end(place, page);
+    if (!S_ISREG(st.st_mode))
         return place->length;
     const uint64_t size = round_up((uint64_t)st.st_size, system_page);
     if (size <= extent->offset)
@@ -144,7 +181,7 @@ static bool take_maps(const struct place *place, uint32_t maps)
 static bool repair(const struct place *place, const char *address)
 {
     const size_t page = (size_t)(address - place->base) & ~(size_t)(system_page - 1);
-    const size_t end = end_in_extent(place);
+    const size_t end = end_in_extent(place, page);
     PROBE(pool_fault, place->pool, place->slot, address, end);
     if (end && page >= end)
         return (take_maps(place, 1) && cover(place, end, place->length - end)) ||
@@ -156,6 +193,14 @@ static bool repair(const struct place *place, const char *address)
     return cover(place, 0, place->length);
 }
 
+/* A page that is not there, cannot be read, or is broken. All else that has this signal (an access
+ * that is not aligned) would come again after any repair. */
+static bool is_of_a_page(const siginfo_t *info)
+{
+    return info->si_code == BUS_ADRERR || info->si_code == BUS_OBJERR ||
+           info->si_code == BUS_MCEERR_AR;
+}
+
 /* Sent by somebody, or about a page that nobody has touched: it does not come again by itself. */
 static bool is_asynchronous(const siginfo_t *info)
 {
@@ -164,7 +209,7 @@ static bool is_asynchronous(const siginfo_t *info)
 
 static bool handle(const siginfo_t *info, ucontext_t *context)
 {
-    if (is_asynchronous(info))
+    if (!is_of_a_page(info))
         return false;
     struct place place;
     const bool ours = find_extent(info->si_addr, &place);
@@ -184,11 +229,15 @@ int mf_fault_handle(int signal, void *info, void *context)
     if (signal != SIGBUS)
         return 0;
     const int saved = errno;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store_explicit(&fault_ready, true, memory_order_release);
     /* seq_cst: pairs with registry_remove's: it waits for us, or we miss the pool */
     atomic_fetch_add_explicit(&fault_handlers, 1, memory_order_seq_cst);
     const bool done = handle(info, context);
     atomic_fetch_sub_explicit(&fault_handlers, 1, memory_order_release);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = saved;
     return done;
 }
@@ -238,23 +287,31 @@ static void on_fault(int signal, siginfo_t *info, void *context)
         call_previous(signal, info, context);
 }
 
+/* 0, -errno. Under install_lock. In the child of a fork our handler may be there already, though
+ * the thread that installed it has not come to say so. */
+static int install_locked(void)
+{
+    struct sigaction before;
+    struct sigaction ours;
+    memset(&ours, 0, sizeof(ours));
+    sigemptyset(&ours.sa_mask);
+    ours.sa_sigaction = on_fault;
+    if (sigaction(SIGBUS, NULL, &before) != 0)
+        return -errno;
+    if (before.sa_flags & SA_SIGINFO && before.sa_sigaction == on_fault)
+        return 0;
+    previous = before;
+    /* Alternate stacks are used where there is one; system calls restart as before. */
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (previous.sa_flags & SA_RESTART);
+    return sigaction(SIGBUS, &ours, NULL) == 0 ? 0 : -errno;
+}
+
 int mf_fault_install(void)
 {
     const int saved = errno;
-    int err = 0;
     pthread_mutex_lock(&install_lock);
-    if (!installed) {
-        struct sigaction ours;
-        memset(&ours, 0, sizeof(ours));
-        sigemptyset(&ours.sa_mask);
-        ours.sa_sigaction = on_fault;
-        if (sigaction(SIGBUS, NULL, &previous) == 0) {
-            /* Alternate stacks are used where there is one; system calls restart as before. */
-            ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (previous.sa_flags & SA_RESTART);
-            installed = sigaction(SIGBUS, &ours, NULL) == 0;
-        }
-        err = installed ? 0 : -errno;
-    }
+    const int err = installed ? 0 : install_locked();
+    installed = !err;
     if (!err)
         atomic_store_explicit(&fault_ready, true, memory_order_release);
     pthread_mutex_unlock(&install_lock);

@@ -18,19 +18,21 @@
 #include "linux/pool.h"
 #include "linux/system.h"
 
-/* Where mappings do not do what they should: another host may change or drop the file. */
-bool file_is_network(int fd)
+/* Where mappings do not do what they should: another host may change or drop the file, or there are
+ * huge pages only (hugetlbfs), of which an extent would be a part. */
+static bool is_not_to_be_mapped(int fd)
 {
-    static const uint32_t network[] = {
-        0x6969 /* nfs */,      0x517b /* smb */,       0xff534d42 /* cifs */, 0xfe534d42 /* smb2 */,
-        0x5346414f /* afs */,  0x6b414653 /* kafs */,  0x73757245 /* coda */, 0x01021997 /* 9p */,
-        0x00c36400 /* ceph */, 0x7461636f /* ocfs2 */, 0x01161970 /* gfs2 */,
+    static const uint32_t kinds[] = {
+        0x6969 /* nfs */,       0x517b /* smb */,      0xff534d42 /* cifs */,
+        0xfe534d42 /* smb2 */,  0x5346414f /* afs */,  0x6b414653 /* kafs */,
+        0x73757245 /* coda */,  0x01021997 /* 9p */,   0x00c36400 /* ceph */,
+        0x7461636f /* ocfs2 */, 0x01161970 /* gfs2 */, 0x958458f6 /* hugetlbfs */,
     };
     struct statfs fs;
     if (fstatfs(fd, &fs) != 0)
         return false;
-    for (size_t i = 0; i < sizeof(network) / sizeof(network[0]); i++)
-        if ((uint32_t)fs.f_type == network[i])
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if ((uint32_t)fs.f_type == kinds[i])
             return true;
     return false;
 }
@@ -265,7 +267,7 @@ static int make_file(struct mf_pool *pool, int fd, uint32_t flags, struct mf_fil
                   << (SPAN_BITS + 1);
     atomic_init(&file->size, (uint64_t)size);
     file->write = flags & MF_FILE_WRITE;
-    file->copy_only = flags & MF_FILE_COPY || file_is_network(fd);
+    file->copy_only = flags & MF_FILE_COPY || is_not_to_be_mapped(fd);
     atomic_init(&file->references, 1);
     atomic_init(&file->fd, fd);
     file->first_extent = POOL_NONE;
@@ -335,6 +337,8 @@ int mf_file_from_fd(struct mf_pool *pool, int fd, uint32_t flags, struct mf_file
     else if ((mode & O_ACCMODE) == O_WRONLY ||
              (flags & MF_FILE_WRITE && (mode & O_ACCMODE) != O_RDWR))
         err = -EACCES;
+    else if (flags & MF_FILE_WRITE && mode & O_APPEND)
+        err = -EINVAL; /* pwrite(2) would write at the end, wherever it is told to */
     struct mf_file *file;
     if (!err)
         err = make_file(pool, fd, flags, &file);

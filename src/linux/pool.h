@@ -203,8 +203,9 @@ int fd_open(struct mf_pool *pool, const char *path, bool write);
 void fd_give_up(struct mf_pool *pool, int fd);
 /* The file is one of the pool's now, and its descriptor, unless borrowed, open until it is needed. */
 void fd_adopt(struct mf_file *file);
-/* Closes descriptors down to `limit`, counting those wanted. Under files_lock; may let go of it. */
-int files_trim_locked(struct mf_pool *pool, uint32_t limit);
+/* Closes descriptors until there is room for so many more. 0, -EMFILE. Under files_lock; may let go
+ * of it. */
+int files_trim_locked(struct mf_pool *pool, uint32_t more);
 /* In the child, under the lock: what used descriptors in other threads is gone. */
 void files_after_fork(struct mf_pool *pool);
 
@@ -216,7 +217,6 @@ int file_refresh_size(struct mf_file *file); /* 0, -errno */
 int file_check_range(struct mf_file *file, uint64_t end);
 void file_ref(struct mf_file *file);
 void file_unref(struct mf_file *file);
-bool file_is_network(int fd);
 /* The count, and in *why 0 or the error that ended it early; without a count the error. */
 ssize_t file_pread(struct mf_file *file, void *to, size_t length, uint64_t offset, int *why);
 /* All of it: 0, -ERANGE where the file ends before, or the error. */

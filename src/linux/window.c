@@ -478,8 +478,8 @@ int mf_window_check(const struct mf_window *w)
         return 0;
     const int saved = errno;
     int err = file_check_range(file_of(w), end_of(w));
-    if (err == -EBADF)
-        err = 0; /* the file is closed: nobody knows its size any more */
+    if (err == -EBADF || err == -ESTALE)
+        err = 0; /* closed, or without a path that leads to it: nobody knows its size any more */
     /* A fault may have come between the two looks. */
     if (!err && extent_failed(pool_of(w), slot_of(w)))
         err = -EIO;

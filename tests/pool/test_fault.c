@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 
 /* cmocka has a SIGBUS handler of its own, and sets it before each test. */
 static struct sigaction ours;
@@ -204,7 +205,7 @@ static void a_thousand_scattered_faults_cost_few_maps(void **state)
     enum { PAGES = 2048 };
     struct mf_pool *pool = make_pool(PAGES * page, 64, 4, PAGES * page);
     const char *path = make_bytes("scatter", PAGES * page, 1);
-    /* Closed by the limit, so that the handler cannot ask where the file ends. */
+    /* Closed by the limit: the handler cannot ask where the file ends. */
     struct mf_file *file = open_file(pool, path, 0);
     struct mf_window w = {0};
     assert_int_equal(mf_window_pin(file, 0, PAGES * page, 0, MF_NOWAIT, &w), 0);
@@ -223,6 +224,47 @@ static void a_thousand_scattered_faults_cost_few_maps(void **state)
     mf_file_close(other);
     assert_int_equal(stats_of(pool).maps, 0);
     assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+/* The handler cannot ask for the size: the file was closed, or its descriptor to keep the limit. */
+static void a_cut_is_found_without_a_descriptor_and_leaves_the_pages_before_it(void **state)
+{
+    (void)state;
+    use_our_handler();
+    if (emulated())
+        skip(); /* an emulator does not say which pages can be read */
+    enum { PAGES = 64 };
+    static const unsigned cuts[] = {1, 2, 31, 32, 33, 50, 63};
+    for (unsigned i = 0; i < 2 * sizeof(cuts) / sizeof(cuts[0]); i++) {
+        const uint64_t left = cuts[i / 2] * page;
+        struct mf_pool *pool = make_pool(PAGES * page, 3, 1, PAGES * page);
+        const char *path = make_bytes("unasked", PAGES * page - 9, 1);
+        struct mf_file *file = open_file(pool, path, MF_FILE_WRITE), *other = NULL;
+        struct mf_window w = {0};
+        assert_int_equal(mf_window_pin(file, 0, 33 * page, MF_WRITE, MF_NOWAIT, &w), 0);
+        if (i % 2)
+            other = open_file(pool, make_bytes("other", page, 1), 0);
+        else
+            mf_file_close(file);
+        assert_int_equal(truncate(path, (off_t)left - 5), 0);
+        volatile char *data = mf_window_data_mut(&w);
+        for (unsigned k = PAGES; k-- > cuts[i / 2];)
+            assert_int_equal(data[k * page], 0);
+        assert_bytes((const char *)w.data, 0, left - 5, 1);
+        assert_true(all_zero((const char *)w.data + left, PAGES * page - left));
+        assert_int_equal(stats_of(pool).maps, 2);
+        data[left - page] = 'w'; /* of the last page that is left */
+        assert_int_equal(mf_window_unpin(&w), -EIO);
+        const int fd = open(path, O_RDONLY | O_CLOEXEC);
+        char byte;
+        assert_int_equal(pread(fd, &byte, 1, (off_t)(left - page)), 1);
+        assert_int_equal(byte, 'w');
+        close(fd);
+        if (other)
+            mf_file_close(file);
+        mf_file_close(other);
+        assert_int_equal(mf_pool_destroy(pool), 0);
+    }
 }
 
 static void repairs_keep_the_budget_of_maps(void **state)
@@ -341,6 +383,33 @@ static void a_fault_anywhere_else_kills_as_without_us(void **state)
         const int status = in_child(deeds[i]);
         assert_true(killed(status));
     }
+}
+
+static void only_what_befalls_a_page_is_repaired(void **state)
+{
+    (void)state;
+    const struct {
+        int code, handled;
+    } kinds[] = {{BUS_ADRALN, 0}, {BUS_MCEERR_AO, 0}, {SI_USER, 0},
+                 {SI_QUEUE, 0},   {SI_KERNEL, 0},     {99, 0},
+                 {BUS_ADRERR, 1}, {BUS_OBJERR, 1},    {BUS_MCEERR_AR, 1}};
+    struct mf_pool *pool = make_pool(64 * page, 16, 4, 16 * page);
+    struct mf_file *file = open_file(pool, make_bytes("kinds", 16 * page, 1), 0);
+    for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct mf_window w = {0};
+        assert_int_equal(mf_window_pin(file, 1, 3 * page, 0, MF_NOWAIT, &w), 0);
+        siginfo_t info = {.si_signo = SIGBUS, .si_code = kinds[i].code};
+        info.si_addr = (void *)(uintptr_t)w.data;
+        ucontext_t context = {0};
+        const int error = kinds[i].handled ? -EIO : 0;
+        assert_int_equal(mf_fault_handle(SIGBUS, &info, &context), kinds[i].handled);
+        assert_int_equal(mf_window_check(&w), error);
+        if (!error)
+            assert_bytes(w.data, 1, 3 * page, 1);
+        assert_int_equal(mf_window_unpin(&w), error);
+    }
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
 /* Chaining, each in a process of its own that has not installed ours yet. */
@@ -475,9 +544,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_copy_of_a_vanished_byte_can_be_read_and_written_from),
         cmocka_unit_test(a_file_written_anew_in_place_shows_its_new_bytes_and_where_it_ends),
         cmocka_unit_test(a_thousand_scattered_faults_cost_few_maps),
+        cmocka_unit_test(a_cut_is_found_without_a_descriptor_and_leaves_the_pages_before_it),
         cmocka_unit_test(repairs_keep_the_budget_of_maps),
         cmocka_unit_test(a_writer_of_a_vanished_window_lives),
         cmocka_unit_test(a_fault_anywhere_else_kills_as_without_us),
+        cmocka_unit_test(only_what_befalls_a_page_is_repaired),
         cmocka_unit_test(the_handler_that_was_there_is_called_as_the_kernel_would),
         cmocka_unit_test(a_program_with_its_own_handler_asks_ours),
     };

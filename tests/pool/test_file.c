@@ -3,6 +3,7 @@
 #include "common.h"
 
 #include <linux/magic.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -204,6 +205,125 @@ static void borrowing_keeps_the_process_locks(void **state)
     assert_false(lock_is_held(path));
 }
 
+/* The file that has taken the path's place is the program's, which has it open and locked. */
+static void a_file_found_in_another_ones_place_keeps_the_process_locks(void **state)
+{
+    (void)state;
+    for (uint32_t limit = 1; limit <= 3; limit++) {
+        struct mf_pool *pool = make_pool(16 * page, 4, limit, 4 * page);
+        make_bytes("rotated", 4 * page, 1);
+        char path[128];
+        snprintf(path, sizeof(path), "%s", path_of("rotated"));
+        struct mf_file *file = open_file(pool, path, 0), *others[6], *lent;
+        for (uint32_t i = 0; i < 6; i++)
+            others[i] = open_file(pool, make_bytes("another", page, 1), 0);
+        assert_int_equal(rename(make_bytes("rotated.new", 4 * page, 2), path), 0);
+        const int fd = open(path, O_RDWR | O_CLOEXEC);
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
+        assert_int_equal(mf_file_from_fd(pool, fd, 0, &lent), 0);
+        struct mf_window w = {0};
+        assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w), -ESTALE);
+        assert_int_equal(mf_file_size(file), -ESTALE);
+        assert_true(lock_is_held(path));
+        assert_int_equal(mf_window_pin(lent, 0, page, 0, MF_NOWAIT, &w), 0);
+        assert_bytes(w.data, 0, page, 2);
+        assert_int_equal(mf_window_unpin(&w), 0);
+        assert_int_equal(mf_file_close_many(others, 6), 0);
+        mf_file_close(file);
+        mf_file_close(lent);
+        assert_true(lock_is_held(path));
+        close(fd);
+        assert_int_equal(mf_pool_destroy(pool), 0);
+    }
+}
+
+static void a_window_of_a_file_without_a_path_is_believed(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 1, 4 * page);
+    struct mf_file *file = open_file(pool, make_bytes("away", 4 * page, 1), 0);
+    struct mf_window w = {0}, v = {0};
+    assert_int_equal(mf_window_pin(file, 0, page, MF_CHECK_SIZE, MF_NOWAIT, &w), 0);
+    struct mf_file *other = open_file(pool, make_bytes("other", page, 1), 0);
+    assert_int_equal(mf_window_check(&w), 0); /* the path still leads to it */
+    assert_int_equal(mf_file_size(other), page);
+    assert_int_equal(rename(make_bytes("away.new", page, 2), path_of("away")), 0);
+    assert_int_equal(mf_window_check(&w), 0);
+    assert_bytes(w.data, 0, page, 1);
+    assert_int_equal(mf_window_pin(file, 0, page, MF_CHECK_SIZE, MF_NOWAIT, &v), -ESTALE);
+    assert_int_equal(unlink(path_of("away")), 0);
+    assert_int_equal(mf_window_check(&w), 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    mf_file_close(file);
+    mf_file_close(other);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+/* Another process has the file to itself, as a file server for a client, and gives it up when it is
+ * told that somebody else wants it. */
+static pid_t hold_lease(const char *path, int kind)
+{
+    int ready[2];
+    char byte = 0;
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        sigset_t asked;
+        sigemptyset(&asked);
+        sigaddset(&asked, SIGIO);
+        sigprocmask(SIG_BLOCK, &asked, NULL);
+        const int fd = open(path, (kind == F_RDLCK ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+        if (fd < 0 || fcntl(fd, F_SETLEASE, kind) != 0 || write(ready[1], "y", 1) != 1)
+            _exit(1);
+        alarm(60);
+        siginfo_t info;
+        sigwaitinfo(&asked, &info);
+        usleep(50000);
+        _exit(fcntl(fd, F_SETLEASE, F_UNLCK) == 0 ? 0 : 2);
+    }
+    close(ready[1]);
+    const bool held = read(ready[0], &byte, 1) == 1;
+    close(ready[0]);
+    int status;
+    if (!held)
+        waitpid(child, &status, 0);
+    return held ? child : 0;
+}
+
+static void assert_given_up(pid_t child)
+{
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void a_file_that_another_process_has_a_lease_on_is_waited_for(void **state)
+{
+    (void)state;
+    const char *path = make_bytes("leased", 4 * page, 1);
+    pid_t child = hold_lease(path, F_WRLCK);
+    if (!child)
+        skip(); /* this file system has none */
+    struct mf_pool *pool = make_pool(16 * page, 4, 1, 4 * page);
+    struct mf_file *file = open_file(pool, path, 0);
+    assert_given_up(child);
+    struct mf_file *other = open_file(pool, make_bytes("unleased", page, 1), 0);
+    child = hold_lease(path, F_WRLCK);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w), 0); /* opened again */
+    assert_given_up(child);
+    assert_bytes(w.data, 0, page, 1);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    mf_file_close(file);
+    child = hold_lease(path, F_RDLCK);
+    file = open_file(pool, path, MF_FILE_WRITE);
+    assert_given_up(child);
+    mf_file_close(file);
+    mf_file_close(other);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 /* CASES 33 */
 static void a_forgotten_file_holds_nothing(void **state)
 {
@@ -300,9 +420,9 @@ int fstatfs(int fd, struct statfs *fs)
 static void files_of_network_file_systems_are_copied_and_never_mapped(void **state)
 {
     (void)state;
-    const uint32_t kinds[] = {NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC,  CIFS_SUPER_MAGIC,
-                              SMB2_SUPER_MAGIC, AFS_SUPER_MAGIC,  CODA_SUPER_MAGIC,
-                              V9FS_MAGIC,       CEPH_SUPER_MAGIC, OCFS2_SUPER_MAGIC};
+    const uint32_t kinds[] = {
+        NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC, CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC,  AFS_SUPER_MAGIC,
+        CODA_SUPER_MAGIC, V9FS_MAGIC,      CEPH_SUPER_MAGIC, OCFS2_SUPER_MAGIC, HUGETLBFS_MAGIC};
     struct mf_pool *pool = make_pool(64 * page, 16, 4, 4 * page);
     const char *path = make_bytes("far", 40 * page, 1);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -327,6 +447,75 @@ static void files_of_network_file_systems_are_copied_and_never_mapped(void **sta
     }
     close(fd);
     assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+/* Their pages are 2 MiB and more, and mmap(2) of a part of one fails, or maps all of it. */
+static void files_of_huge_pages_are_copied(void **state)
+{
+    (void)state;
+    const int fd = memfd_create("huge", MFD_HUGETLB | MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, 8 << 20) != 0)
+        skip();
+    struct mf_pool *pool = make_pool(64 * page, 16, 4, 4 * page);
+    struct mf_file *file;
+    assert_int_equal(mf_file_from_fd(pool, fd, MF_FILE_WRITE, &file), 0);
+    for (uint64_t i = 0; i < 8; i++) {
+        struct mf_window w = {0};
+        assert_int_equal(mf_window_pin(file, i * (1 << 20) + 5 * page, page, 0, MF_NOWAIT, &w), 0);
+        assert_true(w.flags & MF_WINDOW_COPY);
+        assert_int_equal(((const char *)w.data)[page - 1], 0);
+        assert_int_equal(mf_window_unpin(&w), 0);
+        assert_int_equal(mf_window_pin(file, 0, page, MF_WRITE, MF_NOWAIT, &w), -ENOTSUP);
+    }
+    assert_int_equal(stats_of(pool).maps, 0);
+    mf_file_close(file);
+    close(fd);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+/* The first write to a file of the lower layer makes another one in the upper. */
+static int mount_layers(void **state)
+{
+    (void)state;
+    return mkdir(path_of("lower"), 0700) || mkdir(path_of("upper"), 0700) ||
+           mkdir(path_of("work"), 0700) || mkdir(path_of("both"), 0700);
+}
+
+static int unmount_layers(void **state)
+{
+    (void)state;
+    umount2(path_of("both"), MNT_DETACH);
+    return 0;
+}
+
+static void on_overlayfs_files_opened_to_write_or_copy_see_later_writes(void **state)
+{
+    (void)state;
+    static const uint32_t flags[] = {MF_FILE_WRITE, MF_FILE_COPY};
+    char options[512];
+    snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s", path_of("lower"),
+             path_of("upper"), path_of("work"));
+    make_bytes("lower/0", 4 * page, 1);
+    make_bytes("lower/1", 4 * page, 1);
+    if (mount("none", path_of("both"), "overlay", 0, options) != 0)
+        skip();
+    for (unsigned i = 0; i < 2; i++) {
+        struct mf_pool *pool = make_pool(16 * page, 4, 4, 4 * page);
+        const char *path = path_of(i ? "both/1" : "both/0");
+        struct mf_file *file = open_file(pool, path, flags[i]);
+        for (unsigned salt = 1; salt < 3; salt++) {
+            struct mf_window w = {0};
+            assert_int_equal(mf_window_pin(file, 0, 4 * page, 0, MF_NOWAIT, &w), 0);
+            assert_bytes(w.data, 0, 4 * page, salt);
+            assert_int_equal(mf_window_unpin(&w), 0);
+            const int fd = open(path, O_RDWR | O_CLOEXEC);
+            assert_true(fd >= 0);
+            write_bytes(fd, 0, 4 * page, 2);
+            close(fd);
+        }
+        mf_file_close(file);
+        assert_int_equal(mf_pool_destroy(pool), 0);
+    }
 }
 
 static void a_path_is_found_again_after_the_directory_has_changed(void **state)
@@ -388,10 +577,16 @@ int main(void)
         cmocka_unit_test(a_borrowed_descriptor_is_left_alone),
         cmocka_unit_test(windows_that_share_an_extent_go_in_any_order_after_their_file),
         cmocka_unit_test(borrowing_keeps_the_process_locks),
+        cmocka_unit_test(a_file_found_in_another_ones_place_keeps_the_process_locks),
+        cmocka_unit_test(a_window_of_a_file_without_a_path_is_believed),
+        cmocka_unit_test(a_file_that_another_process_has_a_lease_on_is_waited_for),
         cmocka_unit_test(a_forgotten_file_holds_nothing),
         cmocka_unit_test_setup_teardown(deleted_files_give_back_their_blocks_when_closed,
                                         mount_small, unmount_small),
         cmocka_unit_test(files_of_network_file_systems_are_copied_and_never_mapped),
+        cmocka_unit_test(files_of_huge_pages_are_copied),
+        cmocka_unit_test_setup_teardown(on_overlayfs_files_opened_to_write_or_copy_see_later_writes,
+                                        mount_layers, unmount_layers),
         cmocka_unit_test(a_path_is_found_again_after_the_directory_has_changed),
         cmocka_unit_test(files_of_several_pools_are_closed_in_one_call),
     };

@@ -21,7 +21,7 @@ int main(void)
 enum { PAGES = 64, BAD = 3, FUSE_MAGIC = 0x65735546 };
 
 static struct sigaction ours;
-static char mount_point[128], eio_path[160], stale_path[160];
+static char mount_point[128], eio_path[160], stale_path[160], odd_path[160];
 static pid_t server;
 
 /* The server. All its files have the bytes of make_bytes with salt 1. */
@@ -36,7 +36,13 @@ static int get_attributes(const char *path, struct stat *st, struct fuse_file_in
     return 0;
 }
 
-/* A request that touches the bad page fails as a whole: the kernel then asks page by page. */
+/* Of the file "odd" every second page is bad, but for the last; of the others one is. */
+static bool is_bad(const char *path, uint64_t index)
+{
+    return strcmp(path, "/odd") == 0 ? index % 2 && index < PAGES - 1 : index == BAD;
+}
+
+/* A request that touches a bad page fails as a whole: the kernel then asks page by page. */
 static int read_bytes(const char *path, char *to, size_t length, off_t offset,
                       struct fuse_file_info *info)
 {
@@ -46,8 +52,9 @@ static int read_bytes(const char *path, char *to, size_t length, off_t offset,
         return 0;
     if (length > size - from)
         length = size - from;
-    if (from < (BAD + 1) * page && from + length > BAD * page)
-        return strcmp(path, "/stale") == 0 ? -ESTALE : -EIO;
+    for (uint64_t i = from / page; i * page < from + length; i++)
+        if (is_bad(path, i))
+            return strcmp(path, "/stale") == 0 ? -ESTALE : -EIO;
     for (size_t i = 0; i < length; i++)
         to[i] = (char)byte_at(from + i, 1);
     return (int)length;
@@ -73,6 +80,7 @@ static int begin_server(void **state)
         return -1;
     snprintf(mount_point, sizeof(mount_point), "%s/mount", directory);
     snprintf(eio_path, sizeof(eio_path), "%s/eio", mount_point);
+    snprintf(odd_path, sizeof(odd_path), "%s/odd", mount_point);
     snprintf(stale_path, sizeof(stale_path), "%s/stale", mount_point);
     if (mkdir(mount_point, 0700) != 0)
         return -1;
@@ -134,6 +142,36 @@ static void a_page_that_cannot_be_read_is_told_and_its_neighbours_are_right(void
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
+/* Sixteen are repaired one by one, whether the descriptor is open or not; then all is given up. */
+static void many_bad_pages_cost_few_maps(void **state)
+{
+    (void)state;
+    begin();
+    for (unsigned closed = 0; closed < 2; closed++) {
+        struct mf_pool *pool = make_pool(4 * PAGES * page, 64, 4, PAGES * page);
+        struct mf_file *file = open_file(pool, odd_path, 0);
+        struct mf_window w = {0};
+        assert_int_equal(mf_window_pin(file, 0, PAGES * page, 0, MF_NOWAIT, &w), 0);
+        if (closed)
+            mf_file_close(file);
+        const volatile char *data = w.data;
+        for (unsigned i = 0; i < 16; i++) {
+            assert_int_equal(data[(2 * i + 1) * page], 0);
+            assert_int_equal(stats_of(pool).maps, 1 + 2 * (i + 1));
+        }
+        for (unsigned i = 0; i < PAGES; i += 2)
+            assert_bytes((const char *)w.data + i * page, i * page, page, 1);
+        assert_int_equal(data[33 * page], 0); /* the seventeenth */
+        assert_int_equal(stats_of(pool).maps, 33);
+        for (unsigned i = 0; i < PAGES; i++)
+            assert_int_equal(data[i * page], 0);
+        assert_int_equal(mf_window_unpin(&w), -EIO);
+        if (!closed)
+            mf_file_close(file);
+        assert_int_equal(mf_pool_destroy(pool), 0);
+    }
+}
+
 static void reads_and_copies_give_the_error_of_the_file_system(void **state)
 {
     (void)state;
@@ -173,6 +211,7 @@ int main(void)
         return 9;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_page_that_cannot_be_read_is_told_and_its_neighbours_are_right),
+        cmocka_unit_test(many_bad_pages_cost_few_maps),
         cmocka_unit_test(reads_and_copies_give_the_error_of_the_file_system),
     };
     alarm(100);

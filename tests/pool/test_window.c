@@ -95,6 +95,12 @@ static void bad_input_is_refused_and_changes_nothing(void **state)
     fd = open(path_of("b"), O_RDONLY | O_CLOEXEC);
     assert_int_equal(mf_file_from_fd(pool, fd, MF_FILE_WRITE, &none), -EACCES);
     close(fd);
+    fd = open(path_of("b"), O_RDWR | O_APPEND | O_CLOEXEC);
+    assert_int_equal(mf_file_from_fd(pool, fd, MF_FILE_WRITE, &none), -EINVAL);
+    struct mf_file *lent; /* to read from it is no trouble */
+    assert_int_equal(mf_file_from_fd(pool, fd, 0, &lent), 0);
+    mf_file_close(lent);
+    close(fd);
     fd = open(path_of("b"), O_PATH | O_CLOEXEC);
     assert_int_equal(mf_file_from_fd(pool, fd, 0, &none), -EBADF);
     close(fd);
