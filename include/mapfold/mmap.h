@@ -136,6 +136,7 @@ enum mf_pass_reason {
     MF_PASS_OFF,         /* options say off, or a fork left the tables torn in this child */
     MF_PASS_INTERRUPTED, /* a signal handler interrupted another call */
     MF_PASS_NO_MEMORY,   /* no memory for tables */
+    MF_PASS_EXTENTS,     /* the process has as many extents as it can have */
     MF_PASS_REASONS
 };
 

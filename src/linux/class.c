@@ -206,8 +206,6 @@ static bool may_deepen(const struct class *class)
 {
     const uint32_t most = layer.options.max_depth,
                    free_of_charge = most < ALWAYS_DEPTH ? most : ALWAYS_DEPTH;
-    if (layer.extents >= MAX_EXTENTS)
-        return false;
     if (class->depth < free_of_charge)
         return true;
     if (most <= ALWAYS_DEPTH || class->depth >= DEEP_DEPTH)
@@ -258,7 +256,8 @@ static void plain_trim(void)
 
 /*
  * Finds the request a spot in an extent of its class and makes it live. 0 and *address, or -1 and
- * *reason why the kernel should have it; -1 with MF_PASS_DEPTH may be copied instead.
+ * *reason why the kernel should have it; -1 with MF_PASS_DEPTH or MF_PASS_EXTENTS may be copied
+ * instead.
  */
 int class_carve(struct class *class, const struct request *request, uintptr_t *address,
                 enum mf_pass_reason *reason)
@@ -294,7 +293,10 @@ int class_carve(struct class *class, const struct request *request, uintptr_t *a
     }
     if (spot == NULL) {
         *reason = MF_PASS_DEPTH;
-        spot = may_deepen(class) ? deepen(class, request, reason) : NULL;
+        if (layer.extents == MAX_EXTENTS)
+            *reason = MF_PASS_EXTENTS;
+        else if (may_deepen(class))
+            spot = deepen(class, request, reason);
     }
     if (spot == NULL)
         return -1;

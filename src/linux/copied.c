@@ -131,9 +131,10 @@ bool copy_wanted(const struct class *class, const struct request *request,
     if (class->shared &&
         (!layer.options.snapshot || class->writable || request->protection != PROT_READ))
         return false;
-    if (!class->shared && reason == MF_PASS_DEPTH)
+    if (!class->shared && (reason == MF_PASS_DEPTH || reason == MF_PASS_EXTENTS))
         return request->length <= MAX_COPY_PAGES * layer.page;
-    return (reason == MF_PASS_DEPTH || reason == MF_PASS_FEW || reason == MF_PASS_SPLIT) &&
+    return (reason == MF_PASS_DEPTH || reason == MF_PASS_EXTENTS || reason == MF_PASS_FEW ||
+            reason == MF_PASS_SPLIT) &&
            request->length <= SMALL_PAGES * layer.page && maps_are_scarce();
 }
 

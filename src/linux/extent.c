@@ -61,7 +61,7 @@ struct extent *extent_at_or_above(uintptr_t address)
 
 static bool touches_any(uintptr_t start, uintptr_t end, bool copies_only)
 {
-    for (size_t i = 0; i < MAX_EXTENTS; i++) {
+    for (size_t i = 0; i < layer.records_used; i++) {
         const struct extent *extent = &layer.records[i];
         if (extent->length != 0 && (!copies_only || extent->class == NO_CLASS) &&
             extent->start < end && start < extent_end(extent))
@@ -84,10 +84,7 @@ bool layer_touches_copies(uintptr_t start, uintptr_t end)
 size_t address_space_left(void)
 {
     const size_t most = layer.end / 4;
-    uint64_t taken = 0;
-    for (uint32_t i = 0; i < layer.extents; i++)
-        taken += layer.sorted[i]->length;
-    return taken < most ? most - taken : 0;
+    return layer.extent_bytes < most ? most - layer.extent_bytes : 0;
 }
 
 /*
@@ -120,8 +117,10 @@ struct extent *extent_add(uintptr_t start, size_t length)
     if (layer.extents == MAX_EXTENTS)
         return NULL;
     static uint32_t next;
+    if (layer.extents == layer.records_used)
+        next = layer.records_used++;
     while (layer.records[next].length != 0)
-        next = (next + 1) % MAX_EXTENTS;
+        next = (next + 1) % layer.records_used;
     struct extent *extent = &layer.records[next];
     *extent = (struct extent){.class = NO_CLASS};
     if (mf_space_create(start, start + length - 1, layer.page, layer_memory(), &extent->live))
@@ -132,6 +131,7 @@ struct extent *extent_add(uintptr_t start, size_t length)
                           sizeof(layer.sorted[0])); /* NOLINT: of pointers */
     layer.sorted[position] = extent;
     extents_set(layer.extents + 1);
+    layer.extent_bytes += length;
     extent->start = start;
     atomic_signal_fence(memory_order_release);
     extent->length = length;
@@ -167,6 +167,7 @@ void extent_destroy(struct extent *extent)
         copy_forget_arena(extent);
     const uint32_t position = sorted_position(extent->start);
     extents_set(layer.extents - 1);
+    layer.extent_bytes -= extent->length;
     __builtin_memmove(layer.sorted + position, layer.sorted + position + 1,
                       (layer.extents - position) *
                           sizeof(layer.sorted[0])); /* NOLINT: of pointers */
@@ -464,7 +465,11 @@ static void extent_check_idle(struct extent *extent)
 /* Extents that have lingered for long enough go. */
 void extents_expire(void)
 {
+    static uint64_t looked;
     const uint64_t now = layer_now_ms();
+    if (now == looked)
+        return;
+    looked = now;
     for (uint32_t i = layer.extents; i-- > 0;) {
         struct extent *extent = layer.sorted[i];
         if (extent->idle_since == 0 || now - extent->idle_since < layer.options.linger_ms)

@@ -59,7 +59,8 @@ static inline uint32_t tag_class(uint64_t tag)
     return (uint32_t)((tag & ~MF_TAG_MERGE) >> 16);
 }
 
-enum { MAX_EXTENTS = 2048, MAX_PENDING = 256, MAX_PENDING_PAGES = 8192 };
+/* Records that were never used cost nothing; one in use has tables of a page or more. */
+enum { MAX_EXTENTS = 16384, MAX_PENDING = 256, MAX_PENDING_PAGES = 8192 };
 
 struct identity {
     uint64_t device, inode, mount;
@@ -115,6 +116,8 @@ struct layer {
     struct mf_map_options options;
     uint32_t extents; /* in sorted[] */
     uint32_t idle;    /* of them, lingering */
+    uint32_t records_used;
+    uint64_t extent_bytes; /* of address space, in all of them */
     struct mf_map_stats stats __attribute__((aligned(128)));
     struct extent *sorted[MAX_EXTENTS];
     struct extent records[MAX_EXTENTS];

@@ -60,6 +60,7 @@ const char *mf_pass_reason_text(enum mf_pass_reason reason)
         [MF_PASS_OFF] = "folding is off",
         [MF_PASS_INTERRUPTED] = "a signal handler interrupted another call",
         [MF_PASS_NO_MEMORY] = "no memory for tables",
+        [MF_PASS_EXTENTS] = "the process has as many extents as there can be",
     };
     return (unsigned)reason < MF_PASS_REASONS ? texts[reason] : "";
 }

@@ -363,6 +363,51 @@ static void at_the_limit_threads_memory_and_changes_of_parts_still_work(void **s
     assert_int_equal(mf_map_set_options(&before), 0);
 }
 
+enum { FILES_AT_MOST = 1024, KINDS = 4, DEPTHS = 4 };
+
+static uint64_t passed_for_extents(void)
+{
+    struct mf_map_stats stats;
+    mf_map_stats(&stats);
+    return stats.passed[MF_PASS_EXTENTS];
+}
+
+/* All extents that there can be, by kind and depth: in a child, which ends with them. */
+static bool extents_are_used_up(void)
+{
+    struct mf_map_options options;
+    mf_map_get_options(&options);
+    options.promote_pieces = 1;
+    if (mf_map_set_options(&options) != 0)
+        return false;
+    for (int i = 0; i < FILES_AT_MOST; i++) {
+        const int fd = memfd_create("many", MFD_CLOEXEC);
+        if (fd < 0 || ftruncate(fd, P) != 0)
+            return false;
+        for (int j = 0; j < KINDS * DEPTHS; j++)
+            if (mf_mmap(NULL, P, j & 1 ? RW : PROT_READ, j & 2 ? MAP_PRIVATE : MAP_SHARED, fd, 0) ==
+                MAP_FAILED)
+                return false;
+        close(fd);
+    }
+    const int fd = file_make(4);
+    const uint64_t before = passed_for_extents();
+    char *piece = mf_mmap(NULL, P, RW, MAP_SHARED, fd, 2 * P);
+    return extents() == (uint64_t)FILES_AT_MOST * KINDS * DEPTHS && piece != MAP_FAILED &&
+           page_is(piece, 2) && passed_for_extents() == before + 1 && mf_munmap(piece, P) == 0;
+}
+
+static void beyond_the_most_extents_pieces_go_to_the_kernel_and_are_told_apart(void **state)
+{
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(extents_are_used_up() ? 0 : 1);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +419,7 @@ int main(void)
         cmocka_unit_test(what_is_shared_meets_the_limit_unless_it_may_be_a_snapshot),
         cmocka_unit_test(files_written_up_to_the_limit_have_their_bytes),
         cmocka_unit_test(at_the_limit_threads_memory_and_changes_of_parts_still_work),
+        cmocka_unit_test(beyond_the_most_extents_pieces_go_to_the_kernel_and_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
