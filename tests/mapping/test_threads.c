@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <ucontext.h>
 
 #include "helpers.h"
 
@@ -448,16 +449,20 @@ static void trap_each_instruction(bool on)
 
 static unsigned traps_left;
 
-static void map_at_one_instruction(int number)
+static void map_at_one_instruction(int number, siginfo_t *info, void *context)
 {
-    if (traps_left > 0 && --traps_left == 0)
-        map_in_handler(number);
+    (void)info;
+    if (--traps_left != 0)
+        return;
+    map_in_handler(number);
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~0x100; /* no more */
 }
 
 /* In a child. 1: it is wrong. */
 static int first_call_is_interrupted(unsigned at, char *piece)
 {
-    const struct sigaction action = {.sa_handler = map_at_one_instruction};
+    const struct sigaction action = {.sa_sigaction = map_at_one_instruction,
+                                     .sa_flags = SA_SIGINFO};
     sigaction(SIGTRAP, &action, NULL);
     alarm(60); /* who waits for itself does so for ever */
     traps_left = at;
