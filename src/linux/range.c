@@ -90,9 +90,8 @@ static uintptr_t allowed_end(uintptr_t start, uintptr_t end, int protection)
 static long protect_ours(uintptr_t start, uintptr_t end, int protection, int key)
 {
     const uintptr_t visible = visible_end(start, end);
-    const uintptr_t allowed = (protection & (PROT_WRITE | PROT_EXEC))
-                                  ? allowed_end(start, visible, protection)
-                                  : visible;
+    const uintptr_t allowed =
+        (protection & (PROT_WRITE | PROT_EXEC)) ? allowed_end(start, visible, protection) : visible;
     const long stopped = allowed < visible ? -EACCES : visible < end ? -ENOMEM : 0;
     const int known = PROT_READ | PROT_WRITE | PROT_EXEC;
     if (allowed == start) {
