@@ -301,11 +301,12 @@ static inline void pool_chunk_add(struct pool_block *block, uint32_t slot,
                           memory_order_release);
 }
 
-/* Sixteen neighbours by index have neighbouring buckets, so that a cache line or two hold them. */
+/* Neighbours by index have neighbouring buckets, which share cache lines, and no multiplication
+ * waits for the index. Indices in large equal steps are kept apart by their upper bits. */
 static inline uint32_t pool_hash(const struct pool *pool, struct pool_key key)
 {
-    const uintptr_t sixteen = (key.owner + (key.index >> 4)) * (uintptr_t)0x9e3779b97f4a7c15;
-    return (uint32_t)((sixteen >> 4 * sizeof(uintptr_t)) + key.index) & pool->bucket_mask;
+    const uintptr_t owner = key.owner * (uintptr_t)0x9e3779b97f4a7c15 >> 4 * sizeof(uintptr_t);
+    return (uint32_t)(owner + key.index + (key.index >> 11)) & pool->bucket_mask;
 }
 
 static inline bool pool_slot_holds(const struct pool_slot *slot, struct pool_key key)
