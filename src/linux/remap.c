@@ -55,14 +55,15 @@ static bool grow_in_place(uintptr_t start, uintptr_t end, uintptr_t new_end)
     return extent_take(extent, end, new_end) == 0;
 }
 
-/* Moves whole pages, of however many kernel maps. How many bytes it could move. */
-static size_t pages_move(uintptr_t from, size_t length, uintptr_t to)
+/* Moves whole pages, of however many kernel maps. How many bytes it could move. keep:
+ * MREMAP_DONTUNMAP or 0. */
+static size_t pages_move(uintptr_t from, size_t length, uintptr_t to, int keep)
 {
+    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | keep;
     size_t done = 0, part = length;
     while (done < length) {
         part = part < length - done ? part : length - done;
-        const long result =
-            sys_mremap(from + done, part, part, MREMAP_MAYMOVE | MREMAP_FIXED, to + done);
+        const long result = sys_mremap(from + done, part, part, flags, to + done);
         if (!sys_failed(result))
             done += part;
         else if (result == -EFAULT && part > layer.page)
@@ -81,7 +82,7 @@ static bool pages_return(uintptr_t from, size_t length, uintptr_t home)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
     const long claimed = length != 0 ? sys_mmap(home, length, PROT_NONE, flags, -1, 0) : 0;
-    const size_t back = (uintptr_t)claimed == home ? pages_move(from, length, home) : 0;
+    const size_t back = (uintptr_t)claimed == home ? pages_move(from, length, home, 0) : 0;
     if (back == length)
         return true;
     if ((uintptr_t)claimed == home)
@@ -108,7 +109,7 @@ static long remap_in_parts(const struct remap *remap, uintptr_t old_end, uintptr
     const long grown =
         sys_mremap(last, layer.page, new_end - last, MREMAP_MAYMOVE | MREMAP_FIXED, place + before);
     if (!sys_failed(grown)) {
-        const size_t moved = pages_move(remap->from, before, place);
+        const size_t moved = pages_move(remap->from, before, place, 0);
         if (moved == before) {
             if (new_end < old_end)
                 sys_munmap(new_end, old_end - new_end);
@@ -122,14 +123,34 @@ static long remap_in_parts(const struct remap *remap, uintptr_t old_end, uintptr
     return whole ? -ENOMEM : -EFAULT;
 }
 
+/* What is left behind stays mapped, so on the way back nobody else can be there. */
+static long remap_in_parts_keeping(const struct remap *remap, size_t length)
+{
+    long to = (long)remap->to;
+    if (!(remap->flags & MREMAP_FIXED))
+        to = sys_mmap(0, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (sys_failed(to))
+        return to;
+    const uintptr_t place = (uintptr_t)to;
+    const size_t moved = pages_move(remap->from, length, place, MREMAP_DONTUNMAP);
+    if (moved == length)
+        return to;
+    sys_munmap(place + moved, length - moved); /* the way back may need kernel maps */
+    const size_t back = pages_move(place, moved, remap->from, 0);
+    sys_munmap(place + back, moved - back);
+    return back == moved ? -ENOMEM : -EFAULT;
+}
+
 /* The kernel has found several maps where the program made one piece: it would not have. */
 static long remap_split_piece(const struct remap *remap, uintptr_t old_end, uintptr_t new_end)
 {
     struct mf_area area;
     const struct extent *extent =
         old_end > remap->from ? whole_piece(remap->from, old_end, &area) : NULL;
-    if (extent == NULL || extent->class == NO_CLASS || (remap->flags & MREMAP_DONTUNMAP))
+    if (extent == NULL || extent->class == NO_CLASS)
         return -EFAULT;
+    if (remap->flags & MREMAP_DONTUNMAP) /* which takes no other length */
+        return remap_in_parts_keeping(remap, old_end - remap->from);
     return (remap->flags & MREMAP_MAYMOVE) ? remap_in_parts(remap, old_end, new_end) : -ENOMEM;
 }
 
