@@ -3,13 +3,14 @@
  * Local windows: the atomic kmaps. A thread's own, on a stack of their own; they borrow an extent
  * that is mapped, or that can be mapped without waiting for anybody's unpin once it was touched
  * twice; else the piece is read into the thread's buffer, of which the stack's top is given back
- * with its window. The window's second opaque word: bytes of the buffer before it.
+ * with its window. The window's opaque words: the pool, slot << 32 | depth, bytes of the buffer
+ * before it, and a token.
  */
 
 #include "linux/pool.h"
 #include "linux/system.h"
 
-enum { IN_BUFFER = WINDOW_WORD + 1 };
+enum { IN_POOL, IN_SLOT, IN_BUFFER };
 
 static inline __attribute__((always_inline)) void push(struct thread *self, struct mf_pool *pool,
                                                        uint32_t slot, const void *data,
@@ -18,8 +19,10 @@ static inline __attribute__((always_inline)) void push(struct thread *self, stru
     w->data = data;
     w->length = length;
     w->flags = slot == POOL_NONE && length ? MF_WINDOW_COPY : 0;
+    w->opaque[IN_POOL] = (uintptr_t)pool;
+    w->opaque[IN_SLOT] = (uint64_t)slot << 32 | self->locals;
     w->opaque[IN_BUFFER] = self->local_used;
-    window_own(w, pool, WINDOW_LOCAL | (slot == POOL_NONE ? WINDOW_NO_SLOT : slot));
+    window_own(w, true);
     self->local[self->locals] = (struct local){w, pool, slot};
     store_fence();
     *(volatile uint32_t *)&self->locals = self->locals + 1;
@@ -85,7 +88,7 @@ pin_generic(struct mf_file *file, uint64_t offset, size_t length, struct mf_wind
     if (self->locals == LOCALS_MAX)
         return -ENOSPC;
     const int saved = errno;
-    pool_mark(block, &w->opaque[WINDOW_WORD]);
+    pool_mark(block, &w->opaque[WINDOW_TOKEN]);
     const int err = pin_slow(self, file, offset, length, w);
     errno = saved;
     return err;
@@ -93,16 +96,18 @@ pin_generic(struct mf_file *file, uint64_t offset, size_t length, struct mf_wind
 
 int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf_window *w)
 {
-    /* The quick way, as of mf_window_pin. */
+    /* The short way: not empty, within the size last seen, mapped. */
     struct mf_pool *pool = file->pool;
-    struct pool_block *block = thread_quick[pool->index];
     struct thread *self = thread_self;
-    if (__builtin_expect(block && self->locals < LOCALS_MAX && !w->opaque[WINDOW_WORD], true)) {
-        pool_mark(block, &w->opaque[WINDOW_WORD]);
+    struct pool_block *block = thread_block_ready(pool);
+    const uint64_t size = atomic_load_explicit(&file->size, memory_order_relaxed);
+    if (__builtin_expect(block && self->locals < LOCALS_MAX && !window_is_in_use(w) &&
+                             length - 1 < size && offset <= size - length,
+                         true)) {
+        pool_mark(block, &w->opaque[WINDOW_TOKEN]);
         uint32_t slot;
-        char *data;
-        if (__builtin_expect(piece_try(file, pool, block, offset, length, false, &slot, &data),
-                             true)) {
+        const char *data = piece_try(file, pool, block, offset, length, false, &slot);
+        if (__builtin_expect(data != NULL, true)) {
             push(self, pool, slot, data, length, w);
             pool_settle(block);
             return 0;
@@ -125,7 +130,7 @@ int mf_local_unpin(struct mf_window *w)
     if (slot == POOL_NONE)
         window_clear(w);
     else
-        err = piece_unpin(pool, thread_quick[pool->index], slot, w);
+        err = piece_unpin(pool, slot, w);
     self->locals--;
     self->local_used = used;
     return err;

@@ -28,19 +28,18 @@ pin_slow(struct mf_file *file, uint64_t offset, size_t length, uint32_t *slot)
 static size_t read_mapped(struct mf_file *file, uint64_t offset, void *buffer, size_t length)
 {
     struct mf_pool *pool = file->pool;
-    struct pool_block *block = thread_quick[pool->index];
-    char *data;
+    struct pool_block *block = thread_block_ready(pool);
+    const char *data = NULL;
     uint32_t slot;
-    bool pinned = false;
     if (__builtin_expect(block != NULL, true)) {
         pool_mark(block, NULL);
-        pinned = piece_try(file, pool, block, offset, length, false, &slot, &data);
+        data = piece_try(file, pool, block, offset, length, false, &slot);
     }
-    if (__builtin_expect(!pinned, false) && !(data = pin_slow(file, offset, length, &slot)))
+    if (__builtin_expect(!data, false) && !(data = pin_slow(file, offset, length, &slot)))
         return 0;
     /* Not settled: the child of a fork during the copy has no use for the pin. */
     const size_t left = copy_guarded(buffer, data, length);
-    return piece_unpin(pool, thread_quick[pool->index], slot, NULL) == 0 && !left ? length : 0;
+    return piece_unpin(pool, slot, NULL) == 0 && !left ? length : 0;
 }
 
 static ssize_t read_file(struct mf_file *file, uint64_t offset, void *buffer, size_t length,

@@ -20,8 +20,6 @@
 #include "linux/system.h"
 
 __thread struct thread *thread_self;
-static struct pool_block *const no_blocks[POOLS_MAX];
-__thread struct pool_block *const *thread_quick = no_blocks;
 static __thread bool thread_ended;
 
 _Atomic(struct mf_pool *) registry[POOLS_MAX];
@@ -82,7 +80,6 @@ static void thread_end(void *record)
         return;
     release_locals(self);
     thread_self = NULL;
-    thread_quick = no_blocks;
     thread_ended = true; /* later destructors make do without */
     pthread_mutex_lock(&registry_lock);
     release_record_locked(record);
@@ -130,7 +127,7 @@ static void drop_noted_local(struct thread *thread)
     uint32_t before;
     const bool noted = block && pool_note_get(block, &before) &&
                        atomic_load_explicit(&block->note_mark, memory_order_relaxed) ==
-                           &last->window->opaque[WINDOW_WORD];
+                           &last->window->opaque[WINDOW_TOKEN];
     if (noted || !window_is_pinned(last->window, true))
         thread->locals--;
 }
@@ -155,6 +152,8 @@ static void fork_child(void)
             files_after_fork(pool_at(i));
             pthread_mutex_unlock(&pool_at(i)->files_lock);
             pool_thaw(&pool_at(i)->core, true);
+            if (pool_at(i)->flags & MF_POOL_DEBUG)
+                atomic_store_explicit(&pool_at(i)->core.waiting, 1, memory_order_relaxed);
         }
     for (struct thread *t = all_threads; t; t = t->next_all)
         if (t != thread_self) {
@@ -182,7 +181,6 @@ int registry_add(struct mf_pool *pool)
     for (uint32_t i = 0; i < POOLS_MAX && err; i++)
         if (!pool_at(i)) {
             pool->index = i;
-            pool->window_base = (uint64_t)i << WINDOW_SLOT_BITS;
             atomic_store_explicit(&registry[i], pool, memory_order_release);
             err = 0;
         }
@@ -223,8 +221,6 @@ struct thread *thread_record(void)
         record = NULL;
     }
     pthread_mutex_unlock(&registry_lock);
-    if (record && (MACHINE_ALWAYS_FENCES || !machine_fences))
-        thread_quick = record->blocks;
     return thread_self = record;
 }
 
