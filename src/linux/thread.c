@@ -188,6 +188,18 @@ int registry_add(struct mf_pool *pool)
     return err;
 }
 
+/* Those in no thread's record too: a fork in the middle of thread_block_generic. */
+static void blocks_destroy(struct mf_pool *pool)
+{
+    struct pool_block *block = atomic_load_explicit(&pool->core.blocks, memory_order_relaxed);
+    while (block != &pool->core.common) {
+        struct pool_block *next = block->next;
+        metadata_unmap(block, sizeof(*block));
+        block = next;
+    }
+    atomic_store_explicit(&pool->core.blocks, block, memory_order_relaxed);
+}
+
 void registry_remove(struct mf_pool *pool)
 {
     registry_walk_begin();
@@ -197,11 +209,10 @@ void registry_remove(struct mf_pool *pool)
     /* A fault handler that has found the pool may still be looking. */
     while (atomic_load_explicit(&fault_handlers, memory_order_seq_cst))
         sched_yield();
-    for (struct thread *t = all_threads; t; t = t->next_all) {
-        metadata_unmap(t->blocks[pool->index], sizeof(struct pool_block));
+    for (struct thread *t = all_threads; t; t = t->next_all)
         t->blocks[pool->index] = NULL;
-    }
     pthread_mutex_unlock(&registry_lock);
+    blocks_destroy(pool);
 }
 
 struct thread *thread_record(void)
@@ -229,8 +240,12 @@ struct pool_block *thread_block_generic(struct mf_pool *pool)
     struct thread *self = thread_record();
     if (!self)
         return NULL;
-    struct pool_block **block = &self->blocks[pool->index];
-    if (!*block && (*block = metadata_map(sizeof(**block))))
-        pool_block_add(&pool->core, *block);
-    return *block;
+    struct pool_block *block = self->blocks[pool->index];
+    if (!block && (block = metadata_map(sizeof(*block)))) {
+        pool_block_add(&pool->core, block);
+        /* The record goes to another thread in the child of a fork: what it has there is summed. */
+        store_fence();
+        self->blocks[pool->index] = block;
+    }
+    return block;
 }
