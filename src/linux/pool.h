@@ -117,11 +117,13 @@ struct request {
     bool write;
 };
 
-/* A local window, and what it has pinned, which has to be known when its memory is gone. */
+/* A local window, and what it has pinned, which has to be known when its memory is gone: so the
+ * pin's mark is here, and not in the window. */
 struct local {
     struct mf_window *window;
     struct mf_pool *pool;
-    uint32_t slot; /* POOL_NONE: none */
+    uint32_t slot;   /* POOL_NONE: none */
+    uint64_t pinned; /* the mark */
 };
 
 /* One thread's record; handed on to another when it exits. */
@@ -237,6 +239,11 @@ void fault_after_fork(void);
 size_t copy_guarded(void *to, const void *from, size_t length);
 /* Where a fault at this program counter goes on, or 0 if it is not in copy_guarded. */
 uintptr_t copy_fixup(uintptr_t pc);
+
+/* local.c */
+/* Gives a local window's pin back, by the counters of the thread that made it. The window, which
+ * may be gone, is left alone. */
+void local_put(struct pool_block *block, struct local *local);
 
 /* window.c, for local.c and read.c */
 struct piece {

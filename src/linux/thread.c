@@ -52,13 +52,14 @@ void registry_walk_end(void)
     pthread_mutex_unlock(&walk_lock);
 }
 
-/* Gives the thread's local windows back. Their memory may be gone: it is not touched. */
+/* Gives the thread's local windows back. Their memory may be gone: it is not touched. A pin or
+ * unpin that a fork has interrupted is settled before, and its mark 0 (pool_thaw). */
 static void release_locals(struct thread *thread)
 {
-    while (thread->locals) {
-        const struct local *local = &thread->local[--thread->locals];
-        if (local->slot != POOL_NONE)
-            pool_unpin(&local->pool->core, thread->blocks[local->pool->index], local->slot);
+    for (; thread->locals; thread->locals--) {
+        struct local *local = &thread->local[thread->locals - 1];
+        if (local->pinned)
+            local_put(thread->blocks[local->pool->index], local);
     }
     thread->local_used = 0;
 }
@@ -115,23 +116,6 @@ static void fork_parent(void)
     pthread_mutex_unlock(&registry_lock);
 }
 
-/* A local window whose pin or unpin the thread had only begun: pool_thaw sees to it; or one that it
- * had unpinned, and not yet taken from its stack. */
-static void drop_noted_local(struct thread *thread)
-{
-    if (!thread->locals)
-        return;
-    struct local *last = &thread->local[thread->locals - 1];
-    const struct pool_block *block =
-        last->slot == POOL_NONE ? NULL : thread->blocks[last->pool->index];
-    uint32_t before;
-    const bool noted = block && pool_note_get(block, &before) &&
-                       atomic_load_explicit(&block->note_mark, memory_order_relaxed) ==
-                           &last->window->opaque[WINDOW_TOKEN];
-    if (noted || !window_is_pinned(last->window, true))
-        thread->locals--;
-}
-
 static void fork_child(void)
 {
     fault_after_fork();
@@ -144,8 +128,6 @@ static void fork_child(void)
             budget_give(&process_budget, t->copying, 0);
             t->copying_in = NULL;
         }
-        if (t != thread_self)
-            drop_noted_local(t);
     }
     for (uint32_t i = POOLS_MAX; i-- > 0;)
         if (pool_at(i)) {

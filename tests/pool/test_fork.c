@@ -222,6 +222,114 @@ static void first_pins_of_other_threads_leave_the_childs_threads_sound(void **st
     assert_int_equal(status, 0);
 }
 
+/* The thread's function has returned, and the memory of its window is gone; its pin is not. */
+static pthread_key_t late;
+
+static void lose_memory(void *memory)
+{
+    munmap(memory, page);
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn);
+}
+
+static void *pin_locally_and_return(void *unused)
+{
+    (void)unused;
+    void *memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    assert_int_equal(mf_local_pin(file, 0, 10, memory), 0);
+    assert_int_equal(pthread_setspecific(late, memory), 0);
+    return NULL;
+}
+
+static void make_one_extent(const char *name)
+{
+    pool = make_pool(4 * page, 4, 4, page);
+    file = open_file(pool, make_bytes(name, page, 1), 0);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(file, 0, 10, 0, MF_NOWAIT, &w), 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+}
+
+static void close_one_extent(void)
+{
+    assert_int_equal(stats_of(pool).pinned, 0);
+    assert_int_equal(mf_file_close(file), 0);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
+static int count_in_child(void)
+{
+    alarm(20);
+    if (stats_of(pool).pinned)
+        return 3;
+    return mf_file_close(file) || mf_pool_destroy(pool) ? 6 : 0;
+}
+
+static void a_local_window_whose_memory_is_gone_is_given_back(void **state)
+{
+    (void)state;
+    make_one_extent("late");
+    assert_int_equal(pthread_key_create(&late, lose_memory), 0);
+    pthread_barrier_init(&turn, NULL, 2);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, pin_locally_and_return, NULL), 0);
+    pthread_barrier_wait(&turn);
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(count_in_child());
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    pthread_barrier_wait(&turn);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&turn);
+    pthread_key_delete(late);
+    assert_int_equal(status, 0);
+    close_one_extent();
+}
+
+static void *pin_all_locally_and_return(void *unused)
+{
+    (void)unused;
+    struct mf_window windows[16] = {0};
+    for (unsigned i = 0; i < 16; i++)
+        mf_local_pin(file, 0, 10, &windows[i]);
+    return NULL;
+}
+
+static void *let_threads_end(void *unused)
+{
+    (void)unused;
+    pthread_t thread;
+    while (!atomic_load(&stop))
+        if (pthread_create(&thread, NULL, pin_all_locally_and_return, NULL) == 0)
+            pthread_join(thread, NULL);
+    return NULL;
+}
+
+static void local_windows_of_ending_threads_are_given_back(void **state)
+{
+    (void)state;
+    if (SANITIZED) /* they do not look after a fork beside a thread that begins or ends */
+        skip();
+    make_one_extent("ending");
+    atomic_store(&stop, false);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, let_threads_end, NULL), 0);
+    int status = 0;
+    for (unsigned i = 0, n = forks(); i < n && !status; i++) {
+        usleep(i % 37 * 7);
+        const pid_t child = fork();
+        if (child == 0)
+            _exit(count_in_child());
+        assert_int_equal(waitpid(child, &status, 0), child);
+    }
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(status, 0);
+    close_one_extent();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +337,8 @@ int main(void)
         cmocka_unit_test(a_copy_of_another_thread_is_pinned_or_not),
         cmocka_unit_test(a_read_of_another_thread_leaves_nothing),
         cmocka_unit_test(local_windows_of_other_threads_are_given_back),
+        cmocka_unit_test(a_local_window_whose_memory_is_gone_is_given_back),
+        cmocka_unit_test(local_windows_of_ending_threads_are_given_back),
         cmocka_unit_test(first_pins_of_other_threads_leave_the_childs_threads_sound),
     };
     return mf_fault_install() || cmocka_run_group_tests(tests, begin_directory, end_directory);
