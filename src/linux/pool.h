@@ -96,7 +96,8 @@ struct mf_file {
     bool write, copy_only, borrowed;
     _Atomic uint32_t references; /* the handle, each extent, each copy */
     struct file_identity identity;
-    char *path; /* absolute; NULL: borrowed */
+    char *path;              /* absolute; NULL: borrowed */
+    _Atomic uint32_t mapped; /* bit 0: for reading, once at least; bit 1: for writing */
 
     /* Under files_lock. */
     _Atomic int fd; /* -1: closed; read by the fault handler without the lock */
