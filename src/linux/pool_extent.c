@@ -7,8 +7,8 @@
  * the other processors each time.
  *
  * An extent whose munmap fails (the kernel would have to split a merged neighbour, and is at its
- * limit) keeps its address and its place in the budget while its slot is empty; the next install in
- * that slot takes it over.
+ * limit) keeps its address and its place in the budget; munmap is tried again when there is no other
+ * room (machine_is_kept).
  */
 #include "linux/maps.h"
 #include "linux/pool.h"
@@ -320,11 +320,22 @@ void machine_retire(struct pool *core, uint32_t slot)
     extent_unmap(pool_of(core), slot);
 }
 
+bool machine_is_kept(struct pool *core, uint32_t slot)
+{
+    return length_of(pool_of(core), slot) != 0;
+}
+
+/* What cannot be unmapped between its neighbours perhaps can when they are gone. */
 void extents_destroy(struct mf_pool *pool)
 {
     const uint32_t used = atomic_load_explicit(&pool->extents_used, memory_order_relaxed);
-    for (uint32_t i = 0; i < used; i++)
-        machine_retire(&pool->core, i);
+    uint64_t before, maps = atomic_load_explicit(&pool->budget.maps, memory_order_relaxed);
+    do {
+        before = maps;
+        for (uint32_t i = 0; i < used; i++)
+            machine_retire(&pool->core, i);
+        maps = atomic_load_explicit(&pool->budget.maps, memory_order_relaxed);
+    } while (maps && maps < before);
 }
 
 /* Adds the file's extents that still can be found by their key and were there at the beginning. */

@@ -181,6 +181,49 @@ static void any_madvise_may_fail(void **state)
     assert_int_equal(honest_errors, 0); /* nobody needs to know */
 }
 
+static void any_munmap_may_fail(void **state)
+{
+    (void)state;
+    fail_in_turn(SYSTEM_MUNMAP, ENOMEM);
+}
+
+static void what_could_not_be_unmapped_goes_when_room_is_needed(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(4 * page, 4, 4, page);
+    struct mf_file *file = open_file(pool, path_of("inject0"), 0);
+    const struct mf_pool_limits lower = {2 * page, 2, 4};
+    struct mf_window w = {0};
+    for (int way = 0; way < 2; way++) {
+        for (unsigned i = 0; i < 4; i++) {
+            assert_int_equal(mf_window_pin(file, i * page, 10, 0, MF_NOWAIT, &w), 0);
+            assert_int_equal(mf_window_unpin(&w), 0);
+        }
+        plan = (typeof(plan)){SYSTEM_MUNMAP, ENOMEM, 1, true, 0, NULL};
+        assert_int_equal(mf_file_forget(file), 0);
+        assert_int_equal(plan.failed, 4);
+        /* Nobody has anything pinned: so nobody is waited for. */
+        assert_int_equal(mf_window_pin(file, 100, 3 * page, 0, MF_FOREVER, &w), -ENOMEM);
+        assert_int_equal(mf_pool_set_limits(pool, &lower), -EBUSY);
+        unsigned lines;
+        assert_int_equal(stats_of(pool).maps, 4);
+        assert_int_equal(mapped_bytes(&lines), 4 * page);
+        plan.countdown = 0;
+        if (way) {
+            assert_int_equal(mf_pool_set_limits(pool, &lower), 0);
+        } else {
+            assert_int_equal(mf_window_pin(file, 100, 3 * page, 0, MF_NOWAIT, &w), 0);
+            assert_bytes(w.data, 100, 3 * page, 0);
+            assert_int_equal(mf_window_unpin(&w), 0);
+        }
+        assert_int_equal(mapped_bytes(&lines), stats_of(pool).bytes_mapped);
+        assert_int_equal(mf_file_forget(file), 0);
+        assert_int_equal(stats_of(pool).maps, 0);
+    }
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 static void any_membarrier_may_fail(void **state)
 {
     (void)state;
@@ -248,6 +291,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_mmap_may_fail),
         cmocka_unit_test(a_failed_map_leaves_alone_who_has_got_its_place),
+        cmocka_unit_test(any_munmap_may_fail),
+        cmocka_unit_test(what_could_not_be_unmapped_goes_when_room_is_needed),
         cmocka_unit_test(any_madvise_may_fail),
         cmocka_unit_test(any_membarrier_may_fail),
         cmocka_unit_test(any_open_may_fail),
