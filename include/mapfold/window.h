@@ -225,6 +225,9 @@ MF_PUBLIC uint64_t mf_deadline_in(uint64_t nanoseconds);
  * -ENOMEM    the kernel refuses to map (vm.max_map_count, RLIMIT_AS) even after all idle extents
  *            were given up, and MF_MAY_COPY is not given or memory is out; or what all pools have
  *            pinned leaves no room under the limits of the process: for them nobody waits
+ *            (The kernel does not say why. If /proc/self/maps has about as many lines as sysctl
+ *            vm.max_map_count allows, it is the maps: `mapfold inspect PID` tells both numbers, what
+ *            uses them up and what would help. MF_MAY_COPY gives the bytes all the same.)
  * -EBADF     the descriptor that was given to mf_file_from_fd was closed
  * -EMFILE    no descriptor is free; else what open(2), mmap(2), fstat(2) or pread(2) says
  */
