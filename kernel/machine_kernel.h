@@ -68,6 +68,14 @@ void machine_restore(struct pool *pool, uint32_t slot);
 void machine_drop(struct pool *pool, const uint32_t *slots, uint32_t count);
 void machine_retire(struct pool *pool, uint32_t slot);
 
+/* A page table entry can always be cleared. */
+static inline bool machine_is_kept(struct pool *pool, uint32_t slot)
+{
+    (void)pool;
+    (void)slot;
+    return false;
+}
+
 /* The window is reserved: a slot is all that a page needs. */
 static inline int machine_admit(struct pool *pool, uint32_t slot, void *request)
 {

@@ -4,7 +4,11 @@
  * window_clear, pool_thaw). The child sees a prefix of that thread's stores: so the thread is a
  * sequence of steps, and the fork stops it between two of them.
  *
- * Checked: in the child the window says that it is pinned exactly if the counters do.
+ * A thread's counters are made with its first pin (thread_block_generic), and in the child go to
+ * another thread, which pins once more.
+ *
+ * Checked: in the child the window says that it is pinned exactly if the counters do, and the
+ * counters that are summed have the other thread's pin too.
  *
  * Mistakes, each of which must be found:
  *   NOTE_LATE      the note comes after the count
@@ -12,12 +16,14 @@
  *   CLEAR_FIRST    the window is cleared before the unpin is noted
  *   NO_MARK        the child does not touch the window
  *   MARK_LOST      a pin that is given back, to be tried again, takes the mark with it
+ *   LIST_LATE      the thread has its counters before they are summed
  */
 #define NONE 0
 #define PIN 1
 #define UNPIN 2
 
 byte pins, unpins;
+bool had, listed;        /* the counters: by the thread's record, and among those that are summed */
 bool owned;              /* the window's token */
 byte note, before, slot; /* slot: stands for the note's; there is one */
 bool mark;               /* the note's mark is the window's token, or none */
@@ -48,6 +54,13 @@ inline give_back()
 proctype thread()
 {
     byte round;
+#ifdef LIST_LATE
+    had = true;
+    listed = true;
+#else
+    listed = true;
+    had = true;
+#endif
     do
     :: round < 2 && !forked ->
         round++;
@@ -95,7 +108,10 @@ proctype child()
 #endif
         :: else
         fi;
-        assert(pins - unpins == (owned -> 1 : 0))
+        assert(pins - unpins == (owned -> 1 : 0));
+        listed = (had -> listed : true); /* else it makes its own */
+        pins++;
+        assert((listed -> pins - unpins : 0) == (owned -> 2 : 1))
     }
 }
 

@@ -28,6 +28,10 @@
  *    other threads stay pinned until the child unpins them; one whose pin or unpin was under way is
  *    not pinned there, and other threads' local windows are given back. (Where memory was so short
  *    that a thread got no counters, a pin of its that was under way may stay in the child.)
+ *    fork(2) waits for calls that are under way, and new ones wait for it. It does so in handlers of
+ *    pthread_atfork(3), registered when the library is loaded: those that a program registers later
+ *    run before them, and may wait for locks that are held over calls. Handlers from before (of a
+ *    program that loads the library with dlopen(3), or of a library loaded earlier) must not.
  *  - Every function here may be called by any thread at any time, also from thread-exit
  *    destructors. None is a cancellation point (asynchronous cancellation is not supported). Only
  *    mf_fault_handle, mf_copy and mf_window_check without MF_CHECK_SIZE are async-signal-safe;
@@ -230,6 +234,9 @@ MF_PUBLIC uint64_t mf_deadline_in(uint64_t nanoseconds);
  * -ENOMEM    the kernel refuses to map (vm.max_map_count, RLIMIT_AS) even after all idle extents
  *            were given up, and MF_MAY_COPY is not given or memory is out; or what all pools have
  *            pinned leaves no room under the limits of the process: for them nobody waits
+ *            (The kernel does not say why. If /proc/self/maps has about as many lines as sysctl
+ *            vm.max_map_count allows, it is the maps: `mapfold inspect PID` tells both numbers, what
+ *            uses them up and what would help. MF_MAY_COPY gives the bytes all the same.)
  * -EBADF     the descriptor that was given to mf_file_from_fd was closed
  * -EMFILE    no descriptor is free; else what open(2), mmap(2), fstat(2) or pread(2) says
  */

@@ -44,6 +44,9 @@
  *                           drops these translations and flushes them everywhere, in one round
  *   void machine_retire(struct pool *, uint32_t slot)                           (w)
  *                           removes the translation for good and gives its budget back
+ *   bool machine_is_kept(struct pool *, uint32_t slot)                          (l)
+ *                           whether machine_install, or machine_retire, has failed to remove what
+ *                           was in the slot: it is retired again when there is no other room
  */
 #ifndef MF_CORE_MACHINE_H
 #define MF_CORE_MACHINE_H

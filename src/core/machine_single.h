@@ -97,4 +97,11 @@ static inline void machine_retire(struct pool *pool, uint32_t slot)
     (void)slot;
 }
 
+static inline bool machine_is_kept(struct pool *pool, uint32_t slot)
+{
+    (void)pool;
+    (void)slot;
+    return false;
+}
+
 #endif

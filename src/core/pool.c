@@ -127,8 +127,10 @@ static int take_locked(struct pool *pool, void *request, uint32_t *slot)
     *slot = pop_empty_locked(pool);
     if (*slot != POOL_NONE) {
         const int admitted = machine_admit(pool, *slot, request);
-        if (admitted > 0)
+        if (admitted > 0) {
+            pool->taken++;
             return admitted;
+        }
         push_empty_locked(pool, *slot);
         if (admitted < 0)
             return admitted;
@@ -159,7 +161,7 @@ static int fill_locked(struct pool *pool, struct pool_block *block, uint32_t slo
     lock(pool);
     if (err) {
         unhash_locked(pool, slot);
-        push_empty_locked(pool, slot);
+        put_away_locked(pool, slot);
     } else {
         pool->counts.misses++;
         pin_locked(pool, block, slot);
@@ -271,6 +273,12 @@ static int pin_slow_locked(struct pool *pool, struct pool_block *block, struct w
                 ;
             continue;
         }
+        if (pool->kept != POOL_NONE && is_first_locked(pool, wish)) {
+            if (pool_retire_kept_locked(pool))
+                continue;
+            if (!pool->taken)
+                return -MF_ENOMEM; /* and there is nobody to wait for */
+        }
         err = make_room_locked(pool, wish);
         if (err)
             return err;
@@ -332,7 +340,7 @@ void pool_init(struct pool *pool, const struct pool_memory *memory)
     pool->capacity = memory->capacity;
     pool->batch = memory->batch;
     pool->batch_max = memory->batch_max;
-    pool->empty = pool->idle_head = pool->idle_tail = POOL_NONE;
+    pool->empty = pool->kept = pool->idle_head = pool->idle_tail = POOL_NONE;
     for (uint32_t i = 0; i < memory->capacity; i += POOL_CHUNK)
         atomic_store_explicit(&pool->common.chunk[i / POOL_CHUNK], memory->common_counters + i,
                               memory_order_relaxed);

@@ -137,6 +137,8 @@ struct pool {
     struct machine_lock lock __attribute__((aligned(64)));
     uint32_t used; /* slots ever used: those from here on are EMPTY and in no list */
     uint32_t empty;
+    uint32_t kept;  /* EMPTY slots whose translation could not be removed: machine_is_kept */
+    uint32_t taken; /* slots neither in this list nor in the one of empty ones */
     uint32_t idle_head, idle_tail;
     uint32_t in_transit; /* slots that are FILLING or BUSY */
     uint32_t retiring;   /* those that are BUSY */

@@ -47,8 +47,8 @@ uint32_t pool_pinned(struct pool *pool, uint32_t slot)
 
 /* Retiring. */
 
-/* Retires a slot that is out of the hash table and the lists. */
-static void retire_locked(struct pool *pool, uint32_t slot)
+/* Retires a slot that is out of the hash table and the lists; false: its translation stays. */
+static bool retire_locked(struct pool *pool, uint32_t slot)
 {
     set_state_locked(pool, slot, POOL_BUSY);
     pool->in_transit++;
@@ -57,9 +57,27 @@ static void retire_locked(struct pool *pool, uint32_t slot)
     machine_retire(pool, slot);
     lock(pool);
     begin_generation_locked(pool, slot, POOL_EMPTY);
-    push_empty_locked(pool, slot);
+    put_away_locked(pool, slot);
+    const bool gone = !machine_is_kept(pool, slot);
     pool->retiring--;
     end_transit_locked(pool);
+    return gone;
+}
+
+/* No fork gets in between: the lock is free only while a slot is in transit. */
+bool pool_retire_kept_locked(struct pool *pool)
+{
+    bool gone = false;
+    uint32_t slot = pool->kept;
+    pool->kept = POOL_NONE;
+    while (slot != POOL_NONE) {
+        const uint32_t next = pool->slots[slot].link;
+        pool->steps++;
+        pool->taken++;
+        gone |= retire_locked(pool, slot);
+        slot = next;
+    }
+    return gone;
 }
 
 /* After a heavy barrier since the slot was doomed. Two may try at once: the second finds it gone.
@@ -301,6 +319,10 @@ uint32_t pool_shrink(struct pool *pool, uint32_t count)
             gone++;
         else if (pool_evict_locked(pool, true) <= 0 && pool->idle_head == POOL_NONE)
             break;
+    }
+    if (gone < count && pool->kept != POOL_NONE) {
+        wait_for_thaw_locked(pool);
+        gone += pool_retire_kept_locked(pool);
     }
     unlock(pool);
     return gone;

@@ -105,6 +105,19 @@ static inline void push_empty_locked(struct pool *pool, uint32_t slot)
     pool->empty = slot;
 }
 
+/* A slot in which nothing is, or should be. */
+static inline void put_away_locked(struct pool *pool, uint32_t slot)
+{
+    pool->taken--;
+    if (!machine_is_kept(pool, slot)) {
+        push_empty_locked(pool, slot);
+        return;
+    }
+    set_state_locked(pool, slot, POOL_EMPTY);
+    pool->slots[slot].link = pool->kept;
+    pool->kept = slot;
+}
+
 static inline void append_idle_locked(struct pool *pool, uint32_t slot)
 {
     set_state_locked(pool, slot, POOL_IDLE);
@@ -218,6 +231,10 @@ int pool_evict_locked(struct pool *pool, bool thorough);
 
 /* Retires the slot that has been idle longest; false: none is idle. Lets go of the lock meanwhile. */
 bool pool_retire_oldest_locked(struct pool *pool);
+
+/* Tries again to remove what could not be removed; whether any of it went. Lets go of the lock
+ * meanwhile. */
+bool pool_retire_kept_locked(struct pool *pool);
 
 /* Retires a slot if it is doomed and nobody has it pinned any more. */
 void pool_reap(struct pool *pool, uint32_t slot, bool evictor);

@@ -23,7 +23,7 @@ static inline __attribute__((always_inline)) void push(struct thread *self, stru
     w->opaque[IN_SLOT] = (uint64_t)slot << 32 | self->locals;
     w->opaque[IN_BUFFER] = self->local_used;
     window_own(w, true);
-    self->local[self->locals] = (struct local){w, pool, slot};
+    self->local[self->locals] = (struct local){w, pool, slot, slot != POOL_NONE};
     store_fence();
     *(volatile uint32_t *)&self->locals = self->locals + 1;
 }
@@ -88,7 +88,7 @@ pin_generic(struct mf_file *file, uint64_t offset, size_t length, struct mf_wind
     if (self->locals == LOCALS_MAX)
         return -ENOSPC;
     const int saved = errno;
-    pool_mark(block, &w->opaque[WINDOW_TOKEN]);
+    pool_mark(block, &self->local[self->locals].pinned);
     const int err = pin_slow(self, file, offset, length, w);
     errno = saved;
     return err;
@@ -104,7 +104,7 @@ int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf
     if (__builtin_expect(block && self->locals < LOCALS_MAX && !window_is_in_use(w) &&
                              length - 1 < size && offset <= size - length,
                          true)) {
-        pool_mark(block, &w->opaque[WINDOW_TOKEN]);
+        pool_mark(block, &self->local[self->locals].pinned);
         uint32_t slot;
         const char *data = piece_try(file, pool, block, offset, length, false, &slot);
         if (__builtin_expect(data != NULL, true)) {
@@ -116,21 +116,37 @@ int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf
     return pin_generic(file, offset, length, w);
 }
 
+/* The child of a fork in between finds the mark cleared, and the pin given back. */
+void local_put(struct pool_block *block, struct local *local)
+{
+    pool_unpin_note(block, local->slot, &local->pinned);
+    store_fence();
+    *(volatile uint64_t *)&local->pinned = 0;
+    pool_unpin(&local->pool->core, block, local->slot);
+    pool_settle(block);
+}
+
+static int unpin_extent(struct local *local)
+{
+    struct mf_pool *pool = local->pool;
+    const struct pool_victim victim = {local->slot, pool_generation(&pool->core, local->slot)};
+    const int err = extent_failed(pool, local->slot) ? -EIO : 0;
+    local_put(thread_block_ready(pool), local);
+    if (__builtin_expect(pool->flags & MF_POOL_DEBUG, false))
+        pool_doom(&pool->core, &victim, 1);
+    return err;
+}
+
 int mf_local_unpin(struct mf_window *w)
 {
     struct thread *self = thread_self;
     if (!self || !window_is_pinned(w, true) || !self->locals ||
         self->local[self->locals - 1].window != w)
         return -EINVAL;
-    const struct local *local = &self->local[self->locals - 1];
-    const uint32_t slot = local->slot;
-    struct mf_pool *pool = local->pool;
+    struct local *local = &self->local[self->locals - 1];
     const size_t used = w->opaque[IN_BUFFER];
-    int err = 0;
-    if (slot == POOL_NONE)
-        window_clear(w);
-    else
-        err = piece_unpin(pool, slot, w);
+    const int err = local->slot == POOL_NONE ? 0 : unpin_extent(local);
+    window_clear(w);
     self->locals--;
     self->local_used = used;
     return err;

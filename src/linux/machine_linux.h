@@ -93,6 +93,7 @@ int machine_admit(struct pool *core, uint32_t slot, void *request);
 int machine_install(struct pool *core, uint32_t slot, void *request);
 void machine_drop(struct pool *core, const uint32_t *slots, uint32_t count);
 void machine_retire(struct pool *core, uint32_t slot);
+bool machine_is_kept(struct pool *core, uint32_t slot);
 
 /* A dropped extent is still mapped; its pages come back when touched. */
 static inline void machine_restore(struct pool *pool, uint32_t slot)

@@ -96,7 +96,8 @@ struct mf_file {
     bool write, copy_only, borrowed;
     _Atomic uint32_t references; /* the handle, each extent, each copy */
     struct file_identity identity;
-    char *path; /* absolute; NULL: borrowed */
+    char *path;              /* absolute; NULL: borrowed */
+    _Atomic uint32_t mapped; /* bit 0: for reading, once at least; bit 1: for writing */
 
     /* Under files_lock. */
     _Atomic int fd; /* -1: closed; read by the fault handler without the lock */
@@ -117,11 +118,13 @@ struct request {
     bool write;
 };
 
-/* A local window, and what it has pinned, which has to be known when its memory is gone. */
+/* A local window, and what it has pinned, which has to be known when its memory is gone: so the
+ * pin's mark is here, and not in the window. */
 struct local {
     struct mf_window *window;
     struct mf_pool *pool;
-    uint32_t slot; /* POOL_NONE: none */
+    uint32_t slot;   /* POOL_NONE: none */
+    uint64_t pinned; /* the mark */
 };
 
 /* One thread's record; handed on to another when it exits. */
@@ -237,6 +240,11 @@ void fault_after_fork(void);
 size_t copy_guarded(void *to, const void *from, size_t length);
 /* Where a fault at this program counter goes on, or 0 if it is not in copy_guarded. */
 uintptr_t copy_fixup(uintptr_t pc);
+
+/* local.c */
+/* Gives a local window's pin back, by the counters of the thread that made it. The window, which
+ * may be gone, is left alone. */
+void local_put(struct pool_block *block, struct local *local);
 
 /* window.c, for local.c and read.c */
 struct piece {

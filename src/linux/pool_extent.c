@@ -7,9 +7,10 @@
  * the other processors each time.
  *
  * An extent whose munmap fails (the kernel would have to split a merged neighbour, and is at its
- * limit) keeps its address and its place in the budget while its slot is empty; the next install in
- * that slot takes it over.
+ * limit) keeps its address and its place in the budget; munmap is tried again when there is no other
+ * room (machine_is_kept).
  */
+#include "linux/maps.h"
 #include "linux/pool.h"
 #include "linux/probes.h"
 #include "linux/system.h"
@@ -134,26 +135,20 @@ int machine_admit(struct pool *core, uint32_t slot, void *request)
     return r->length <= old || budget_take(&pool->budget, r->length - old, !old);
 }
 
-/* A fresh address; on huge-page boundaries where the piece is that long. */
-static char *map_anywhere(const struct request *r, int prot, int fd)
+/*
+ * At the hint if that is free, else anywhere; where the piece is long enough, so that huge pages of
+ * the page cache can be mapped as such. Without MAP_FIXED: see map_over.
+ */
+static char *map_near(char *hint, const struct request *r, int prot, int fd)
 {
     const off_t offset = (off_t)r->offset;
-    if (r->length < HUGE || system_page >= HUGE)
-        return system_mmap(NULL, r->length, prot, MAP_SHARED, fd, offset);
-    char *raw = system_mmap(NULL, r->length + HUGE, PROT_NONE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (raw == MAP_FAILED)
-        return system_mmap(NULL, r->length, prot, MAP_SHARED, fd, offset);
-    char *base = (char *)round_up((uintptr_t)raw, HUGE);
-    if (base != raw)
-        munmap(raw, (size_t)(base - raw));
-    munmap(base + r->length, HUGE - (size_t)(base - raw));
-    if (system_mmap(base, r->length, prot, MAP_SHARED | MAP_FIXED, fd, offset) != MAP_FAILED)
+    char *base = system_mmap(hint, r->length, prot, MAP_SHARED, fd, offset);
+    if (base == MAP_FAILED || r->length < HUGE || system_page >= HUGE)
         return base;
-    const int saved = errno;
-    munmap(base, r->length);
-    errno = saved;
-    return MAP_FAILED;
+    const size_t off = ((uintptr_t)base - r->offset) & (HUGE - 1);
+    if (!off || system_munmap(base, r->length) != 0)
+        return base;
+    return system_mmap(base - off, r->length, prot, MAP_SHARED, fd, offset);
 }
 
 /* EAGAIN (RLIMIT_MEMLOCK) is to our callers something else: that all is pinned. */
@@ -162,25 +157,68 @@ static int mmap_error(void)
     return errno == EAGAIN ? -ENOMEM : -errno;
 }
 
+/* What was mapped in a slot before. */
+struct place {
+    char *base;
+    size_t length;
+    uint64_t offset, inode;
+    bool found;
+};
+
+static struct place place_of(struct mf_pool *pool, uint32_t slot)
+{
+    const struct extent *extent = &pool->extents[slot];
+    return (struct place){base_of(pool, slot), length_of(pool, slot), extent->offset,
+                          extent->file ? extent->file->identity.inode : 0, false};
+}
+
+static bool is_place(const struct map_line *line, void *context)
+{
+    struct place *place = context;
+    const uintptr_t base = (uintptr_t)place->base;
+    if (base < line->start || base >= line->end)
+        return false;
+    place->found = line->inode == place->inode && base + place->length <= line->end &&
+                   line->offset + (base - line->start) == place->offset;
+    return true;
+}
+
+/*
+ * Over the old mapping, which is one call less than unmapping it, and has the other threads wait
+ * less for each other. But where it is the file's own mmap that fails (the file system is shut down,
+ * for instance), the kernel has by then removed the old mapping, and another thread may already have
+ * got the address: then it is no longer ours to unmap. (The kernel's own limits come before.)
+ */
+static int map_over(struct mf_pool *pool, uint32_t slot, const struct request *r, int prot, int fd,
+                    struct place *old)
+{
+    if (system_mmap(old->base, old->length, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)r->offset) !=
+        MAP_FAILED)
+        return 0;
+    const int err = mmap_error();
+    if (err != -ENOMEM && (maps_each(is_place, old) != 0 || !old->found))
+        set_place(pool, slot, NULL, 0);
+    return err;
+}
+
 /* Puts the request's mapping where the slot's was, or anywhere. What fails leaves the old one, or
- * none; the slot's place says which. */
-static int map_request(struct mf_pool *pool, uint32_t slot, const struct request *r, int fd)
+ * none; the slot's place says which. A file that was never mapped so perhaps cannot be. */
+static int map_request(struct mf_pool *pool, uint32_t slot, const struct request *r, int fd,
+                       struct place *old)
 {
     const int prot = r->write ? PROT_READ | PROT_WRITE : PROT_READ;
-    const size_t old = length_of(pool, slot);
-    char *base = base_of(pool, slot);
-    if (old == r->length)
-        return system_mmap(base, old, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)r->offset) ==
-                       MAP_FAILED
-                   ? mmap_error()
-                   : 0;
-    if (old && munmap(base, old) != 0)
+    const uint32_t mode = 1u << r->write;
+    const bool same = old->length == r->length;
+    if (same && atomic_load_explicit(&r->file->mapped, memory_order_relaxed) & mode)
+        return map_over(pool, slot, r, prot, fd, old);
+    if (old->length && system_munmap(old->base, old->length) != 0)
         return -errno;
     set_place(pool, slot, NULL, 0);
-    base = map_anywhere(r, prot, fd);
+    char *base = map_near(same ? old->base : NULL, r, prot, fd);
     if (base == MAP_FAILED)
         return mmap_error();
     set_place(pool, slot, base, r->length);
+    atomic_fetch_or_explicit(&r->file->mapped, mode, memory_order_relaxed);
     return 0;
 }
 
@@ -199,7 +237,8 @@ int machine_install(struct pool *core, uint32_t slot, void *request)
     struct mf_pool *pool = pool_of(core);
     const struct request *r = request;
     const int saved = errno, cancel = cancel_off();
-    const size_t old = length_of(pool, slot);
+    struct place place = place_of(pool, slot);
+    const size_t old = place.length;
     const size_t more = r->length > old ? r->length - old : 0; /* reserved by machine_admit */
     detach(pool, slot);
     const int fd = file_fd_get(r->file);
@@ -208,10 +247,10 @@ int machine_install(struct pool *core, uint32_t slot, void *request)
         err = -ENOMEM;
     const bool charged = !err;
     if (!err)
-        err = map_request(pool, slot, r, fd);
+        err = map_request(pool, slot, r, fd, &place);
     if (fd >= 0)
         file_fd_put(r->file);
-    if (err && length_of(pool, slot) && munmap(base_of(pool, slot), old) == 0)
+    if (err && length_of(pool, slot) && system_munmap(place.base, old) == 0)
         set_place(pool, slot, NULL, 0);
 
     /* Both budgets go down from the larger of the two lengths to what is mapped now. */
@@ -267,7 +306,7 @@ void extent_unmap(struct mf_pool *pool, uint32_t slot)
 {
     const int saved = errno;
     const size_t length = length_of(pool, slot);
-    if (length && munmap(base_of(pool, slot), length) == 0) {
+    if (length && system_munmap(base_of(pool, slot), length) == 0) {
         set_place(pool, slot, NULL, 0);
         budget_give(&pool->budget, length, 1);
         budget_give(&process_budget, length, 1);
@@ -281,11 +320,22 @@ void machine_retire(struct pool *core, uint32_t slot)
     extent_unmap(pool_of(core), slot);
 }
 
+bool machine_is_kept(struct pool *core, uint32_t slot)
+{
+    return length_of(pool_of(core), slot) != 0;
+}
+
+/* What cannot be unmapped between its neighbours perhaps can when they are gone. */
 void extents_destroy(struct mf_pool *pool)
 {
     const uint32_t used = atomic_load_explicit(&pool->extents_used, memory_order_relaxed);
-    for (uint32_t i = 0; i < used; i++)
-        machine_retire(&pool->core, i);
+    uint64_t before, maps = atomic_load_explicit(&pool->budget.maps, memory_order_relaxed);
+    do {
+        before = maps;
+        for (uint32_t i = 0; i < used; i++)
+            machine_retire(&pool->core, i);
+        maps = atomic_load_explicit(&pool->budget.maps, memory_order_relaxed);
+    } while (maps && maps < before);
 }
 
 /* Adds the file's extents that still can be found by their key and were there at the beginning. */

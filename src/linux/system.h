@@ -26,6 +26,7 @@ enum {
 
 enum system_call {
     SYSTEM_MMAP,
+    SYSTEM_MUNMAP,
     SYSTEM_MADVISE,
     SYSTEM_MEMBARRIER,
     SYSTEM_OPEN,
@@ -65,6 +66,11 @@ static inline bool system_fails(enum system_call call)
 static inline void *system_mmap(void *at, size_t length, int prot, int flags, int fd, off_t offset)
 {
     return system_fails(SYSTEM_MMAP) ? MAP_FAILED : mmap(at, length, prot, flags, fd, offset);
+}
+
+static inline int system_munmap(void *at, size_t length)
+{
+    return system_fails(SYSTEM_MUNMAP) ? -1 : munmap(at, length);
 }
 
 static inline int system_madvise(void *at, size_t length, int advice)

@@ -27,7 +27,7 @@ static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t walk_lock = PTHREAD_MUTEX_INITIALIZER; /* no pool is destroyed meanwhile */
 static struct thread *all_threads, *free_threads;             /* under registry_lock */
 static pthread_key_t thread_key;
-static int thread_key_error;
+static int thread_key_error, atfork_error;
 
 void *metadata_map(size_t bytes)
 {
@@ -52,13 +52,14 @@ void registry_walk_end(void)
     pthread_mutex_unlock(&walk_lock);
 }
 
-/* Gives the thread's local windows back. Their memory may be gone: it is not touched. */
+/* Gives the thread's local windows back. Their memory may be gone: it is not touched. A pin or
+ * unpin that a fork has interrupted is settled before, and its mark 0 (pool_thaw). */
 static void release_locals(struct thread *thread)
 {
-    while (thread->locals) {
-        const struct local *local = &thread->local[--thread->locals];
-        if (local->slot != POOL_NONE)
-            pool_unpin(&local->pool->core, thread->blocks[local->pool->index], local->slot);
+    for (; thread->locals; thread->locals--) {
+        struct local *local = &thread->local[thread->locals - 1];
+        if (local->pinned)
+            local_put(thread->blocks[local->pool->index], local);
     }
     thread->local_used = 0;
 }
@@ -91,8 +92,14 @@ static struct mf_pool *pool_at(uint32_t index)
     return atomic_load_explicit(&registry[index], memory_order_acquire);
 }
 
+/* A program without pools may fork in a signal handler that has interrupted a fork: the drop-in
+ * brings these handlers to all programs. */
+static __thread unsigned forks_under_way;
+
 static void fork_prepare(void)
 {
+    if (forks_under_way++)
+        return;
     const int cancel = cancel_off();
     pthread_mutex_lock(&registry_lock);
     for (uint32_t i = 0; i < POOLS_MAX; i++)
@@ -107,6 +114,8 @@ static void fork_prepare(void)
 
 static void fork_parent(void)
 {
+    if (--forks_under_way)
+        return;
     for (uint32_t i = POOLS_MAX; i-- > 0;)
         if (pool_at(i)) {
             pthread_mutex_unlock(&pool_at(i)->files_lock);
@@ -115,25 +124,10 @@ static void fork_parent(void)
     pthread_mutex_unlock(&registry_lock);
 }
 
-/* A local window whose pin or unpin the thread had only begun: pool_thaw sees to it; or one that it
- * had unpinned, and not yet taken from its stack. */
-static void drop_noted_local(struct thread *thread)
-{
-    if (!thread->locals)
-        return;
-    struct local *last = &thread->local[thread->locals - 1];
-    const struct pool_block *block =
-        last->slot == POOL_NONE ? NULL : thread->blocks[last->pool->index];
-    uint32_t before;
-    const bool noted = block && pool_note_get(block, &before) &&
-                       atomic_load_explicit(&block->note_mark, memory_order_relaxed) ==
-                           &last->window->opaque[WINDOW_TOKEN];
-    if (noted || !window_is_pinned(last->window, true))
-        thread->locals--;
-}
-
 static void fork_child(void)
 {
+    if (--forks_under_way)
+        return;
     fault_after_fork();
     pthread_mutex_init(&walk_lock, NULL);
     free_threads = NULL;
@@ -144,8 +138,6 @@ static void fork_child(void)
             budget_give(&process_budget, t->copying, 0);
             t->copying_in = NULL;
         }
-        if (t != thread_self)
-            drop_noted_local(t);
     }
     for (uint32_t i = POOLS_MAX; i-- > 0;)
         if (pool_at(i)) {
@@ -163,11 +155,22 @@ static void fork_child(void)
     pthread_mutex_unlock(&registry_lock);
 }
 
+/*
+ * Handlers that prepare a fork run in the reverse order of their registration. Ours wait for other
+ * threads' calls and then keep all others out; a program's own may wait for a lock that is held over
+ * such calls, so they have to run before, and be registered after. Hence as early as can be: before
+ * all constructors without a priority of the same program, or library.
+ */
+__attribute__((constructor(101))) static void register_fork(void)
+{
+    atfork_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
 static void start(void)
 {
-    thread_key_error = pthread_key_create(&thread_key, thread_end);
+    thread_key_error = atfork_error;
     if (!thread_key_error)
-        thread_key_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
+        thread_key_error = pthread_key_create(&thread_key, thread_end);
 }
 
 int registry_add(struct mf_pool *pool)
@@ -188,6 +191,18 @@ int registry_add(struct mf_pool *pool)
     return err;
 }
 
+/* Those in no thread's record too: a fork in the middle of thread_block_generic. */
+static void blocks_destroy(struct mf_pool *pool)
+{
+    struct pool_block *block = atomic_load_explicit(&pool->core.blocks, memory_order_relaxed);
+    while (block != &pool->core.common) {
+        struct pool_block *next = block->next;
+        metadata_unmap(block, sizeof(*block));
+        block = next;
+    }
+    atomic_store_explicit(&pool->core.blocks, block, memory_order_relaxed);
+}
+
 void registry_remove(struct mf_pool *pool)
 {
     registry_walk_begin();
@@ -197,11 +212,10 @@ void registry_remove(struct mf_pool *pool)
     /* A fault handler that has found the pool may still be looking. */
     while (atomic_load_explicit(&fault_handlers, memory_order_seq_cst))
         sched_yield();
-    for (struct thread *t = all_threads; t; t = t->next_all) {
-        metadata_unmap(t->blocks[pool->index], sizeof(struct pool_block));
+    for (struct thread *t = all_threads; t; t = t->next_all)
         t->blocks[pool->index] = NULL;
-    }
     pthread_mutex_unlock(&registry_lock);
+    blocks_destroy(pool);
 }
 
 struct thread *thread_record(void)
@@ -229,8 +243,12 @@ struct pool_block *thread_block_generic(struct mf_pool *pool)
     struct thread *self = thread_record();
     if (!self)
         return NULL;
-    struct pool_block **block = &self->blocks[pool->index];
-    if (!*block && (*block = metadata_map(sizeof(**block))))
-        pool_block_add(&pool->core, *block);
-    return *block;
+    struct pool_block *block = self->blocks[pool->index];
+    if (!block && (block = metadata_map(sizeof(*block)))) {
+        pool_block_add(&pool->core, block);
+        /* The record goes to another thread in the child of a fork: what it has there is summed. */
+        store_fence();
+        self->blocks[pool->index] = block;
+    }
+    return block;
 }

@@ -43,5 +43,6 @@ int machine_install(struct pool *pool, uint32_t slot, void *request);
 void machine_restore(struct pool *pool, uint32_t slot);
 void machine_drop(struct pool *pool, const uint32_t *slots, uint32_t count);
 void machine_retire(struct pool *pool, uint32_t slot);
+bool machine_is_kept(struct pool *pool, uint32_t slot);
 
 #endif

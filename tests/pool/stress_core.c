@@ -81,6 +81,12 @@ void machine_retire(struct pool *core, uint32_t slot)
     translation[slot].stamp = 0;
 }
 
+bool machine_is_kept(struct pool *core, uint32_t slot)
+{
+    (void)core;
+    return translation[slot].stamp != 0;
+}
+
 struct held {
     uint32_t slot;
     uintptr_t key;

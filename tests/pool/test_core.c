@@ -140,6 +140,12 @@ void machine_retire(struct pool *pool, uint32_t slot)
     world.retires++;
 }
 
+bool machine_is_kept(struct pool *pool, uint32_t slot)
+{
+    (void)pool;
+    return payload(slot)->stamp != 0;
+}
+
 /* A pool of that many slots, and four "threads". */
 static void begin(uint32_t slots, uint32_t batch)
 {

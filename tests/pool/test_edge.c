@@ -290,6 +290,49 @@ static void no_call_is_a_cancellation_point(void **state)
     assert_true(untouched);
 }
 
+static _Atomic bool stop;
+
+static void *map_and_unmap(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&stop)) {
+        char *memory = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (unsigned i = 0; memory != MAP_FAILED && i < 200; i++)
+            *(volatile char *)(memory + i) = 1;
+        munmap(memory, page);
+    }
+    return NULL;
+}
+
+/* In sysfs it is the file's own mmap that fails, when the kernel has already unmapped what was in
+ * the way. */
+static void a_file_that_cannot_be_mapped_takes_no_memory_of_other_threads(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(page, 1, 4, page);
+    struct mf_file *file = open_file(pool, make_bytes("a", 8 * page, 1), 0), *sysfs;
+    if (mf_file_open(pool, "/sys/kernel/uevent_seqnum", 0, &sysfs)) {
+        end(pool, file);
+        skip();
+    }
+    atomic_store(&stop, false);
+    pthread_t threads[2];
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, map_and_unmap, NULL), 0);
+    struct mf_window w = {0};
+    for (unsigned i = 0; i < 5000; i++) {
+        assert_int_equal(mf_window_pin(file, i % 8 * page, 10, 0, MF_FOREVER, &w), 0);
+        assert_bytes(w.data, i % 8 * page, 10, 1);
+        assert_int_equal(mf_window_unpin(&w), 0);
+        assert_int_equal(mf_window_pin(sysfs, 0, 1, 0, MF_FOREVER, &w), -ENODEV);
+    }
+    atomic_store(&stop, true);
+    for (unsigned i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(mf_file_close(sysfs), 0);
+    end(pool, file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +346,7 @@ int main(void)
         cmocka_unit_test(copies_under_way_do_not_show_as_maps),
         cmocka_unit_test(local_windows_end_with_their_thread),
         cmocka_unit_test(no_call_is_a_cancellation_point),
+        cmocka_unit_test(a_file_that_cannot_be_mapped_takes_no_memory_of_other_threads),
     };
     return cmocka_run_group_tests(tests, begin_directory, end_directory);
 }

@@ -16,7 +16,16 @@ static struct {
     unsigned countdown; /* 0: none fails */
     bool forever;
     unsigned failed;
+    void *hole; /* a page that the call unmaps as it fails, and another thread gets */
 } plan;
+
+static void take_hole(void *hole)
+{
+    char *taken =
+        mmap(hole, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    assert_ptr_equal(taken, hole);
+    taken[0] = 'T';
+}
 
 int system_inject(enum system_call call)
 {
@@ -29,6 +38,8 @@ int system_inject(enum system_call call)
     if (!plan.forever)
         plan.countdown = 0;
     plan.failed++;
+    if (plan.hole)
+        take_hole(plan.hole);
     return plan.err;
 }
 
@@ -119,7 +130,7 @@ static void fail_in_turn(enum system_call call, int err)
     const unsigned before = open_descriptors();
     for (int forever = 0; forever < 2; forever++)
         for (unsigned n = 1; n < 400; n += n < 12 ? 1 : n) {
-            plan = (typeof(plan)){call, err, n, forever, 0};
+            plan = (typeof(plan)){call, err, n, forever, 0, NULL};
             live();
             const bool reached = plan.failed != 0;
             plan.countdown = 0;
@@ -135,6 +146,31 @@ static void any_mmap_may_fail(void **state)
     (void)state;
     fail_in_turn(SYSTEM_MMAP, ENOMEM);
     fail_in_turn(SYSTEM_MMAP, EAGAIN);
+    fail_in_turn(SYSTEM_MMAP, EIO);
+}
+
+/* A file's own mmap fails after the kernel has removed what was there: a file system shut down. */
+static void a_failed_map_leaves_alone_who_has_got_its_place(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(page, 1, 4, page);
+    struct mf_file *file = open_file(pool, path_of("inject0"), 0);
+    struct mf_window w = {0};
+    assert_int_equal(mf_window_pin(file, 0, 10, 0, MF_NOWAIT, &w), 0);
+    char *place = (char *)(uintptr_t)w.data;
+    assert_int_equal(mf_window_unpin(&w), 0);
+    plan = (typeof(plan)){SYSTEM_MMAP, EIO, 1, false, 0, place};
+    assert_int_equal(mf_window_pin(file, page, 10, 0, MF_NOWAIT, &w), -EIO);
+    assert_int_equal(plan.failed, 1);
+    assert_int_equal(place[0], 'T');
+    assert_int_equal(stats_of(pool).maps, 0);
+    assert_int_equal(mf_window_pin(file, page, 10, 0, MF_NOWAIT, &w), 0);
+    assert_bytes(w.data, page, 10, 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+    assert_int_equal(place[0], 'T');
+    assert_int_equal(munmap(place, page), 0);
 }
 
 static void any_madvise_may_fail(void **state)
@@ -143,6 +179,49 @@ static void any_madvise_may_fail(void **state)
     honest_errors = 0;
     fail_in_turn(SYSTEM_MADVISE, EPERM);
     assert_int_equal(honest_errors, 0); /* nobody needs to know */
+}
+
+static void any_munmap_may_fail(void **state)
+{
+    (void)state;
+    fail_in_turn(SYSTEM_MUNMAP, ENOMEM);
+}
+
+static void what_could_not_be_unmapped_goes_when_room_is_needed(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(4 * page, 4, 4, page);
+    struct mf_file *file = open_file(pool, path_of("inject0"), 0);
+    const struct mf_pool_limits lower = {2 * page, 2, 4};
+    struct mf_window w = {0};
+    for (int way = 0; way < 2; way++) {
+        for (unsigned i = 0; i < 4; i++) {
+            assert_int_equal(mf_window_pin(file, i * page, 10, 0, MF_NOWAIT, &w), 0);
+            assert_int_equal(mf_window_unpin(&w), 0);
+        }
+        plan = (typeof(plan)){SYSTEM_MUNMAP, ENOMEM, 1, true, 0, NULL};
+        assert_int_equal(mf_file_forget(file), 0);
+        assert_int_equal(plan.failed, 4);
+        /* Nobody has anything pinned: so nobody is waited for. */
+        assert_int_equal(mf_window_pin(file, 100, 3 * page, 0, MF_FOREVER, &w), -ENOMEM);
+        assert_int_equal(mf_pool_set_limits(pool, &lower), -EBUSY);
+        unsigned lines;
+        assert_int_equal(stats_of(pool).maps, 4);
+        assert_int_equal(mapped_bytes(&lines), 4 * page);
+        plan.countdown = 0;
+        if (way) {
+            assert_int_equal(mf_pool_set_limits(pool, &lower), 0);
+        } else {
+            assert_int_equal(mf_window_pin(file, 100, 3 * page, 0, MF_NOWAIT, &w), 0);
+            assert_bytes(w.data, 100, 3 * page, 0);
+            assert_int_equal(mf_window_unpin(&w), 0);
+        }
+        assert_int_equal(mapped_bytes(&lines), stats_of(pool).bytes_mapped);
+        assert_int_equal(mf_file_forget(file), 0);
+        assert_int_equal(stats_of(pool).maps, 0);
+    }
+    mf_file_close(file);
+    assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
 static void any_membarrier_may_fail(void **state)
@@ -172,11 +251,11 @@ static void an_error_after_the_first_bytes_is_told_as_such(void **state)
     struct mf_window w = {0};
     char buffer[2 * 4096];
     short_reads = true;
-    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0};
+    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0, NULL};
     assert_int_equal(mf_window_pin(file, 0, 3 * page, 0, MF_NOWAIT, &w), -EIO);
-    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0};
+    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0, NULL};
     assert_int_equal(mf_local_pin(file, 0, 3 * page, &w), -EIO);
-    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0};
+    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0, NULL};
     assert_int_equal(mf_read(file, 0, buffer, sizeof(buffer), 0), 100);
     assert_int_equal(plan.failed, 1);
     short_reads = false;
@@ -195,7 +274,7 @@ int main(int argc, char **argv)
 {
     (void)argv;
     if (argc > 1) /* a kernel without membarrier: the whole life runs on fences */
-        plan = (typeof(plan)){SYSTEM_MEMBARRIER, ENOSYS, 1, true, 0};
+        plan = (typeof(plan)){SYSTEM_MEMBARRIER, ENOSYS, 1, true, 0, NULL};
     if (mf_fault_install() != 0 || begin_directory(NULL) != 0)
         return 9;
     for (unsigned i = 0; i < FILES; i++) {
@@ -211,6 +290,9 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_mmap_may_fail),
+        cmocka_unit_test(a_failed_map_leaves_alone_who_has_got_its_place),
+        cmocka_unit_test(any_munmap_may_fail),
+        cmocka_unit_test(what_could_not_be_unmapped_goes_when_room_is_needed),
         cmocka_unit_test(any_madvise_may_fail),
         cmocka_unit_test(any_membarrier_may_fail),
         cmocka_unit_test(any_open_may_fail),
