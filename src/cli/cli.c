@@ -68,7 +68,8 @@ void cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, i
 }
 
 /* The message, fit for a terminal: names in it may hold any bytes. NULL: no memory. */
-static char *message_make(const char *format, va_list arguments)
+__attribute__((format(printf, 1, 0))) static char *message_make(const char *format,
+                                                                va_list arguments)
 {
     char *text = NULL;
     const int length = vasprintf(&text, format, arguments);
