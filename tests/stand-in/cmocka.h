@@ -68,9 +68,10 @@ stand_in_fail(const char *file, int line, const char *format, ...)
 
 #define stand_in_compare(a, relation, b)                                                           \
     do {                                                                                           \
-        const uintmax_t left = (uintmax_t)(a), right = (uintmax_t)(b);                             \
-        if (!(left relation right))                                                                \
-            fail_msg("%s %s %s: %#" PRIxMAX ", %#" PRIxMAX, #a, #relation, #b, left, right);       \
+        const uintmax_t stand_in_left = (uintmax_t)(a), stand_in_right = (uintmax_t)(b);           \
+        if (!(stand_in_left relation stand_in_right))                                              \
+            fail_msg("%s %s %s: %#" PRIxMAX ", %#" PRIxMAX, #a, #relation, #b, stand_in_left,      \
+                     stand_in_right);                                                              \
     } while (0)
 #define assert_true(c)                                                                             \
     do {                                                                                           \
