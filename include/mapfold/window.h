@@ -28,10 +28,6 @@
  *    other threads stay pinned until the child unpins them; one whose pin or unpin was under way is
  *    not pinned there, and other threads' local windows are given back. (Where memory was so short
  *    that a thread got no counters, a pin of its that was under way may stay in the child.)
- *    fork(2) waits for calls that are under way, and new ones wait for it. It does so in handlers of
- *    pthread_atfork(3), registered when the library is loaded: those that a program registers later
- *    run before them, and may wait for locks that are held over calls. Handlers from before (of a
- *    program that loads the library with dlopen(3), or of a library loaded earlier) must not.
  *  - Every function here may be called by any thread at any time, also from thread-exit
  *    destructors. None is a cancellation point (asynchronous cancellation is not supported). Only
  *    mf_fault_handle, mf_copy and mf_window_check without MF_CHECK_SIZE are async-signal-safe;

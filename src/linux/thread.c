@@ -27,7 +27,7 @@ static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t walk_lock = PTHREAD_MUTEX_INITIALIZER; /* no pool is destroyed meanwhile */
 static struct thread *all_threads, *free_threads;             /* under registry_lock */
 static pthread_key_t thread_key;
-static int thread_key_error, atfork_error;
+static int thread_key_error;
 
 void *metadata_map(size_t bytes)
 {
@@ -92,14 +92,8 @@ static struct mf_pool *pool_at(uint32_t index)
     return atomic_load_explicit(&registry[index], memory_order_acquire);
 }
 
-/* A program without pools may fork in a signal handler that has interrupted a fork: the drop-in
- * brings these handlers to all programs. */
-static __thread unsigned forks_under_way;
-
 static void fork_prepare(void)
 {
-    if (forks_under_way++)
-        return;
     const int cancel = cancel_off();
     pthread_mutex_lock(&registry_lock);
     for (uint32_t i = 0; i < POOLS_MAX; i++)
@@ -114,8 +108,6 @@ static void fork_prepare(void)
 
 static void fork_parent(void)
 {
-    if (--forks_under_way)
-        return;
     for (uint32_t i = POOLS_MAX; i-- > 0;)
         if (pool_at(i)) {
             pthread_mutex_unlock(&pool_at(i)->files_lock);
@@ -126,8 +118,6 @@ static void fork_parent(void)
 
 static void fork_child(void)
 {
-    if (--forks_under_way)
-        return;
     fault_after_fork();
     pthread_mutex_init(&walk_lock, NULL);
     free_threads = NULL;
@@ -155,22 +145,11 @@ static void fork_child(void)
     pthread_mutex_unlock(&registry_lock);
 }
 
-/*
- * Handlers that prepare a fork run in the reverse order of their registration. Ours wait for other
- * threads' calls and then keep all others out; a program's own may wait for a lock that is held over
- * such calls, so they have to run before, and be registered after. Hence as early as can be: before
- * all constructors without a priority of the same program, or library.
- */
-__attribute__((constructor(101))) static void register_fork(void)
-{
-    atfork_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
-}
-
 static void start(void)
 {
-    thread_key_error = atfork_error;
+    thread_key_error = pthread_key_create(&thread_key, thread_end);
     if (!thread_key_error)
-        thread_key_error = pthread_key_create(&thread_key, thread_end);
+        thread_key_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
 int registry_add(struct mf_pool *pool)

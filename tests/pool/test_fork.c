@@ -330,59 +330,8 @@ static void local_windows_of_ending_threads_are_given_back(void **state)
     close_one_extent();
 }
 
-/* A program's lock, held over pins, and guarded by handlers from before the first pool. */
-static pthread_mutex_t programs_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void lock_programs(void)
-{
-    pthread_mutex_lock(&programs_lock);
-}
-
-static void unlock_programs(void)
-{
-    pthread_mutex_unlock(&programs_lock);
-}
-
-static void *pin_under_the_programs_lock(void *unused)
-{
-    (void)unused;
-    for (unsigned i = 0; !atomic_load(&stop); i++) {
-        lock_programs();
-        struct mf_window w = {0};
-        if (mf_window_pin(file, i % 8 * page, 10, 0, MF_FOREVER, &w) == 0)
-            mf_window_unpin(&w);
-        unlock_programs();
-        usleep(100);
-    }
-    return NULL;
-}
-
-static void a_fork_may_wait_for_a_lock_held_over_pins(void **state)
-{
-    (void)state;
-    pool = make_pool(2 * page, 2, 4, page);
-    file = open_file(pool, make_bytes("locked", 8 * page, 1), 0);
-    atomic_store(&stop, false);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, pin_under_the_programs_lock, NULL), 0);
-    alarm(60);
-    for (unsigned i = 0, n = forks(); i < n; i++) {
-        const pid_t child = fork();
-        if (child == 0)
-            _exit(0);
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
-    }
-    alarm(0);
-    atomic_store(&stop, true);
-    pthread_join(thread, NULL);
-    close_one_extent();
-}
-
 int main(void)
 {
-    pthread_atfork(lock_programs, unlock_programs, unlock_programs);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_window_of_another_thread_is_pinned_or_not),
         cmocka_unit_test(a_copy_of_another_thread_is_pinned_or_not),
@@ -390,7 +339,6 @@ int main(void)
         cmocka_unit_test(local_windows_of_other_threads_are_given_back),
         cmocka_unit_test(a_local_window_whose_memory_is_gone_is_given_back),
         cmocka_unit_test(local_windows_of_ending_threads_are_given_back),
-        cmocka_unit_test(a_fork_may_wait_for_a_lock_held_over_pins),
         cmocka_unit_test(first_pins_of_other_threads_leave_the_childs_threads_sound),
     };
     return mf_fault_install() || cmocka_run_group_tests(tests, begin_directory, end_directory);
