@@ -54,9 +54,8 @@ static error_t choose_workload(struct bench *bench, const char *name, struct arg
         bench->argument = name;
         return 0;
     }
-    if (bench->workload) {
+    if (bench->workload)
         return cli_wrong(state, "one workload at a time: '%s' is one too many", name);
-    }
     for (size_t i = 0; i < WORKLOADS; i++) {
         if (strcmp(workloads[i]->name, name) == 0)
             bench->workload = workloads[i];
@@ -82,9 +81,8 @@ static error_t parse_systems(struct bench *bench, char *list, struct argp_state 
 {
     size_t count = 0;
     for (char *word = next_word(&list); word; word = next_word(&list)) {
-        if (!*word || count == BENCH_SYSTEMS) {
+        if (!*word || count == BENCH_SYSTEMS)
             return cli_wrong(state, "--against wants systems separated by commas");
-        }
         bench->wanted[count++] = word;
     }
     return 0;
@@ -97,10 +95,9 @@ static error_t parse_sizes(struct bench *bench, char *list, struct argp_state *s
         char *end = word;
         const double value = strtod(word, &end);
         const bool last = count + 1 == sizeof(bench->sizes) / sizeof(*bench->sizes);
-        if (end == word || *end || !(value >= 1 && value <= 1e8) || floor(value) < value || last) {
+        if (end == word || *end || !(value >= 1 && value <= 1e8) || floor(value) < value || last)
             return cli_wrong(
                 state, "--n wants whole numbers from 1 to 1e8 separated by commas, not '%s'", word);
-        }
         bench->sizes[count++] = (uint64_t)value;
     }
     return 0;
@@ -110,9 +107,8 @@ static error_t parse_seconds(struct bench *bench, const char *arg, struct argp_s
 {
     char *end = NULL;
     bench->seconds = strtod(arg, &end);
-    if (end == arg || *end || !(bench->seconds > 0 && bench->seconds < 1e6)) {
+    if (end == arg || *end || !(bench->seconds > 0 && bench->seconds < 1e6))
         return cli_wrong(state, "--seconds wants a number above 0, not '%s'", arg);
-    }
     return 0;
 }
 
@@ -137,9 +133,8 @@ static error_t check_options(const struct bench *bench, struct argp_state *state
             return cli_wrong(state, "%s has no system '%s'; --help lists them",
                              bench->workload ? bench->workload->name : "this command", *wanted);
     }
-    if (bench->plot && !bench->workload) {
+    if (bench->plot && !bench->workload)
         return cli_wrong(state, "--plot draws one workload: say which");
-    }
     return 0;
 }
 

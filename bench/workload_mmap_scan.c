@@ -16,6 +16,7 @@
 
 #include "bench.h"
 #include "cli/cli.h"
+#include "cli/text.h"
 #include "rival.h"
 
 enum { STEP = 5000, BATCH = 250, MAX_PAGES = 64, SEED = 2001, GROW = 300000, QUICK = 60000 };
@@ -437,32 +438,30 @@ static double grown(const struct bench *bench, const struct scenario *scenario, 
     return late->ns_per_op / early->ns_per_op;
 }
 
-/* One item of a list in lines of at most 100 columns; the first follows its heading. */
-static void list_item(FILE *out, int *column, const char *heading, const char *item)
+/* Ends the list, and shows its items, if there are any. */
+static void close_list(FILE *out, const char *heading, FILE *list, const char *items)
 {
-    const int length = (int)strlen(item);
-    if (*column == 0)
-        *column = fprintf(out, "%s %s", heading, item);
-    else if (*column + length + 3 > 100) /* comma, space, and the comma or full stop to come */
-        *column = fprintf(out, ",\n  %s", item) - 2;
-    else
-        *column += fprintf(out, ", %s", item);
+    if (list)
+        fclose(list);
+    if (*items)
+        text_wrap(out, items, heading, "  ");
 }
 
 static void close_growth(const struct bench *bench, FILE *out, bool grew)
 {
     const struct scenario *grow = &scenarios[0];
-    int column = 0;
-    for (size_t i = 0; i < COLUMNS; i++) {
+    char items[600] = "";
+    const char *separator = "";
+    FILE *list = fmemopen(items, sizeof(items), "w");
+    for (size_t i = 0; list && i < COLUMNS; i++) {
         uint64_t at = 0;
         const double factor = grown(bench, grow, columns[i].name, &at);
         if (factor <= 0 || (factor >= GREW) != grew)
             continue;
-        char item[80];
-        snprintf(item, sizeof(item), "%s %.1fx at %" PRIu64, columns[i].name, factor, at);
-        list_item(out, &column, grew ? "Grew, from 10,000 live on:" : "Flat:", item);
+        fprintf(list, "%s%s %.1fx at %" PRIu64, separator, columns[i].name, factor, at);
+        separator = ", ";
     }
-    fputs(column > 0 ? ".\n" : "", out);
+    close_list(out, grew ? "Grew, from 10,000 live on: " : "Flat: ", list, items);
 }
 
 /* How much the slowest 5,000 took longer than the fastest, once the window was full. */
@@ -484,16 +483,17 @@ static double swing(const struct bench *bench, const struct scenario *scenario, 
 static void close_window(const struct bench *bench, FILE *out)
 {
     const struct scenario *window = &scenarios[1];
-    int column = 0;
-    for (size_t i = 0; i < COLUMNS; i++) {
+    char items[600] = "";
+    const char *separator = "";
+    FILE *list = fmemopen(items, sizeof(items), "w");
+    for (size_t i = 0; list && i < COLUMNS; i++) {
         const double factor = swing(bench, window, columns[i].name);
         if (factor <= 0)
             continue;
-        char item[80];
-        snprintf(item, sizeof(item), "%s %.1f", columns[i].name, factor);
-        list_item(out, &column, "Window of 20,000, slowest / fastest:", item);
+        fprintf(list, "%s%s %.1f", separator, columns[i].name, factor);
+        separator = ", ";
     }
-    fputs(column > 0 ? ".\n" : "", out);
+    close_list(out, "Window of 20,000, slowest / fastest: ", list, items);
 }
 
 static void print(const struct bench *bench, FILE *out)

@@ -78,9 +78,7 @@ static int judge_ages(struct piece *pieces, size_t count)
         return -ENOMEM;
     qsort(pieces, count, sizeof(*pieces), by_age_alone);
     for (size_t i = 0; i < count; i++) {
-        const uint32_t turn = (uint32_t)i * UINT32_C(0x9e3779b9);
-        if ((!folds && i + 1 < PROMOTE_PIECES) ||
-            (in_vain >= ASKED_IN_VAIN && turn >= UINT32_MAX / ASK_ONE_IN))
+        if ((!folds && i + 1 < PROMOTE_PIECES) || !fold_asks(in_vain, (uint32_t)i))
             continue;
         pieces[i].late = seen[pieces[i].class] >= PROMOTE_PIECES - 1;
         seen[pieces[i].class] += !pieces[i].late;

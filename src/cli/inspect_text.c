@@ -5,6 +5,7 @@
 
 #include "cli/inspect.h"
 #include "cli/text.h"
+#include "linux/fold_rules.h"
 
 /* Files and groups with fewer maps than FEWEST are not worth a line. */
 enum { WIDTH = TEXT_WIDTH, SHOWN = 5, FEWEST = 2 };
@@ -180,15 +181,17 @@ static void print_fold(const struct inspection *inspection)
     const struct fold *fold = &inspection->fold;
     char text[700] = "";
     const char *reason = unfolded_reason(inspection);
-    if (reason == NULL && fold->pieces == 0 && fold->spared == 0)
-        reason = inspection->causes[CAUSE_FILE].maps + inspection->causes[CAUSE_DELETED].maps == 0
-                     ? "nothing to fold: no map is of a file, other than executables."
-                     : "nothing to fold: no file has 15 maps, or 8 beside others, of one kind.";
     FILE *out = reason == NULL ? fmemopen(text, sizeof(text), "w") : NULL;
-    if (out != NULL) {
+    if (out != NULL && (fold->pieces > 0 || fold->spared > 0))
         describe_fold(inspection, out);
+    else if (out != NULL && inspection->causes[CAUSE_FILE].maps == 0 &&
+             inspection->causes[CAUSE_DELETED].maps == 0)
+        fputs("nothing to fold: no map is of a file, other than executables.", out);
+    else if (out != NULL)
+        fprintf(out, "nothing to fold: no file has %d maps, or %d beside others, of one kind.",
+                2 * PROMOTE_PIECES - 1, PROMOTE_PIECES);
+    if (out != NULL)
         fclose(out);
-    }
     putchar('\n');
     text_wrap(stdout, reason != NULL ? reason : text, "  mapfold run: ", "      ");
 }

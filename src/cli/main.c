@@ -42,9 +42,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         exit(cli_finish(CLI_OK));
     case ARGP_KEY_ARG:
         *command = find_command(arg);
-        if (!*command) {
+        if (!*command)
             return cli_wrong(state, "there is no command '%s'", arg);
-        }
         state->quoted = state->next;
         state->next = state->argc; /* the rest is the command's */
         return 0;
@@ -70,8 +69,7 @@ static char *filter_help(int key, const char *text, void *input)
     for (int i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fputs("\n`mapfold COMMAND --help' tells more. Exit codes: 0 done, 1 failed, 2 wrong usage; "
-          "inspect "
-          "has more, and run has the program's.",
+          "inspect has more, and run has the program's.",
           out);
     fclose(out);
     return list;

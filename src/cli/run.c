@@ -102,24 +102,20 @@ static error_t parse_stats(const char *file, struct argp_state *state)
     struct words *words = state->input;
     if (file == NULL)
         return word_add(words, "stats", NULL) ? 0 : ENOMEM;
-    if (file[0] == '\0') {
+    if (file[0] == '\0')
         return cli_wrong(state, "--stats: the name of its file is empty");
-    }
     /* Programs change their directory. */
     char path[4096] = "";
-    if (file[0] != '/' && getcwd(path, sizeof(path)) == NULL) {
+    if (file[0] != '/' && getcwd(path, sizeof(path)) == NULL)
         return cli_wrong(state, "--stats: no current directory: %s", strerror(errno));
-    }
     const size_t before = strlen(path), room = sizeof(path) - before;
     const int length = snprintf(path + before, room, "%s%s", before ? "/" : "", file);
-    if (length < 0 || (size_t)length >= room || strchr(path, ',') != NULL) {
+    if (length < 0 || (size_t)length >= room || strchr(path, ',') != NULL)
         return cli_wrong(state, "--stats: '%s' is too long a name, or has a comma", file);
-    }
     /* At its exit, where the drop-in writes, nobody can be told any more. */
     const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (fd < 0) {
+    if (fd < 0)
         return cli_wrong(state, "--stats: cannot write to %s: %s", path, strerror(errno));
-    }
     close(fd);
     return word_add(words, "stats", path) ? 0 : ENOMEM;
 }
@@ -129,10 +125,9 @@ static error_t parse_number(const char *name, const char *text, unsigned long lo
 {
     char value[24];
     unsigned long long number;
-    if (!number_read(text, units, &number) || number < least || number > most) {
+    if (!number_read(text, units, &number) || number < least || number > most)
         return cli_wrong(state, "--%s: '%s' is no number from %llu to %llu", name, text, least,
                          most);
-    }
     snprintf(value, sizeof(value), "%llu", number);
     return word_add(state->input, name, value) ? 0 : ENOMEM;
 }
@@ -167,9 +162,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_MAX_COPY:
         return parse_number("max-copy", arg, 0, UINT64_MAX / 4, "KMG", state);
     case ARGP_KEY_ARG:
-        if (is_stats_file(state)) {
+        if (is_stats_file(state))
             return cli_wrong(state, "--stats takes its file behind a '=': --stats=%s", arg);
-        }
         ((struct words *)state->input)->program = state->next - 1;
         state->next = state->argc; /* the rest is the program's */
         return 0;

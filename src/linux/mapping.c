@@ -192,20 +192,13 @@ static uintptr_t map_folded(const struct request *request, enum mf_pass_reason *
     return address;
 }
 
-/*
- * Asking for the file is most of what a mapping pays that is not folded. A program that maps file
- * after file, each once, is asked less often; which mapping is, follows no pattern that the program
- * could share, so every class comes to be asked for.
- */
+/* Mappings in a row whose files were asked for and that did not fold. */
 static uint32_t asked_in_vain;
 
 static bool worth_asking(void)
 {
-    const uint32_t in_vain = __atomic_load_n(&asked_in_vain, __ATOMIC_RELAXED);
-    if (in_vain < ASKED_IN_VAIN)
-        return true;
-    const uint64_t maps = __atomic_load_n(&layer.stats.maps, __ATOMIC_RELAXED);
-    return (uint32_t)maps * UINT32_C(0x9e3779b9) < UINT32_MAX / ASK_ONE_IN;
+    return fold_asks(__atomic_load_n(&asked_in_vain, __ATOMIC_RELAXED),
+                     (uint32_t)__atomic_load_n(&layer.stats.maps, __ATOMIC_RELAXED));
 }
 
 static void asked(bool folded)
