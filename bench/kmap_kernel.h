@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel's rows of kmap_lock: the same pool, and the mail's, as the kmap of the 32-bit kernel in
- * kernel/, which kernel/rows.py boots in QEMU. Counts, no times.
+ * The kernel's rows of kmap_lock: the same pool, and the mail's, as the kmap of the 32-bit kernel
+ * in kernel/, which kernel/rows.py boots in QEMU. Counts, no times.
  */
 #ifndef MAPFOLD_BENCH_KMAP_KERNEL_H
 #define MAPFOLD_BENCH_KMAP_KERNEL_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The systems of the kmap_lock workload: ways to get at one byte of a page of a file and to let go
- * of it. A state is shared by the threads of a process; each worker has a description of its file of
- * its own, as 16 copies of a program have.
+ * of it. A state is shared by the threads of a process; each worker has a description of its file
+ * of its own, as 16 copies of a program have.
  */
 #ifndef MAPFOLD_BENCH_KMAP_SYSTEM_H
 #define MAPFOLD_BENCH_KMAP_SYSTEM_H

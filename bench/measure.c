@@ -2,8 +2,8 @@
 /*
  * How time is taken. Reading the clock costs about as much as a cheap operation, so a mean over
  * single timings would be half clock. Batches of up to some hundred operations carry the mean, with
- * two readings each; eight single ones (or as many as a series says, or small groups) after each batch
- * carry the percentiles, less the clock's median cost, and are left out of the mean.
+ * two readings each; eight single ones (or as many as a series says, or small groups) after each
+ * batch carry the percentiles, less the clock's median cost, and are left out of the mean.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A lock that keeps the books of a lockmeter: how often it was taken, how often that had to wait,
- * how long it was held and waited for. It spins for a while and then sleeps, which on a machine with
- * fewer processors than threads is the best that can be done for the spinlock of 2002. The books
- * are written under the lock. Times cost two readings of the clock a hold: they are only taken if
- * `times` is set.
+ * how long it was held and waited for. It spins for a while and then sleeps, which on a machine
+ * with fewer processors than threads is the best that can be done for the spinlock of 2002. The
+ * books are written under the lock. Times cost two readings of the clock a hold: they are only
+ * taken if `times` is set.
  */
 #ifndef MAPFOLD_BENCH_METERED_LOCK_H
 #define MAPFOLD_BENCH_METERED_LOCK_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * SQLite opens its files by name, so this one cannot be nameless as bench_file's is. A second
- * process, the sweeper, holds the reading end of a pipe whose writing end this process and its forks
- * keep open: at end-of-file all of them are gone, however that came, and it removes the file.
+ * process, the sweeper, holds the reading end of a pipe whose writing end this process and its
+ * forks keep open: at end-of-file all of them are gone, however that came, and it removes the file.
  */
 #include "sqlite_file.h"
 

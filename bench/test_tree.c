@@ -69,8 +69,8 @@ static int fill_tree(const struct bench *bench, struct test_tree *tree)
 }
 
 /*
- * The guardian knows the directory by its name, so the name is there first, and mkdtemp will not do.
- * That somebody else has made one of this name would take 2^64 tries.
+ * The guardian knows the directory by its name, so the name is there first, and mkdtemp will not
+ * do. That somebody else has made one of this name would take 2^64 tries.
  */
 static int make_root(const struct bench *bench, const struct test_tree *tree)
 {

@@ -12,7 +12,8 @@
 enum { TURNS_MAX = 32 };
 
 struct turns {
-    /* In the child, once: makes everything ready. CLI_OK and *state, or CLI_FAILURE after telling. */
+    /* In the child, once: makes everything ready. CLI_OK and *state, or CLI_FAILURE after telling.
+     */
     int (*begin)(struct bench *bench, const void *argument, void **state);
     /* In the child: a slice, and its row. CLI_OK, or CLI_FAILURE after telling why. */
     int (*slice)(void *state, struct bench_row *row);

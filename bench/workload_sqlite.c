@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sqlite: one database, read by SQLite's own VFS and by the VFS `mapfold`, with the same page cache.
+ * sqlite: one database, read by SQLite's own VFS and by the VFS `mapfold`, with the same page
+ * cache.
  *
  * The systems take turns (turns.h), and a row is the median slice. Every thread has a connection.
  * Before it is timed each system has read all of the table, so that what it keeps mapped is mapped.

@@ -54,7 +54,8 @@ static void take(struct bench_row *row, const struct bench_time *time)
     row->p999_ns = time->p999_ns;
 }
 
-/* Opens the system. 1: it cannot be, and the rows say why; CLI_OK; CLI_FAILURE after telling why. */
+/* Opens the system. 1: it cannot be, and the rows say why; CLI_OK; CLI_FAILURE after telling why.
+ */
 static int open_system(const struct window_run *run, void **system, struct child_rows *rows)
 {
     const int error = run->visitor->open(&run->world, system);

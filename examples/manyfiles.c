@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A server's loop over many small files: 100,000 of them, asked for in an order that has favourites,
- * each request answered with the bytes as they lie in the file. All files stay open to the program,
- * with 500 descriptors and 20,000 kernel maps.
+ * A server's loop over many small files: 100,000 of them, asked for in an order that has
+ * favourites, each request answered with the bytes as they lie in the file. All files stay open to
+ * the program, with 500 descriptors and 20,000 kernel maps.
  *
  *     cc -O2 -pthread -o manyfiles manyfiles.c $(pkg-config --cflags --libs mapfold)
  *     ./manyfiles DIRECTORY [FILES [REQUESTS]]      makes the files there if they are missing, and
@@ -12,7 +12,8 @@
  *  - A file that is asked for once is read, not mapped: MF_MAY_COPY. Those that are asked for again
  *    get a kernel map, for which one that was not used lately goes.
  *  - Threads share the pool without a lock of ours; a hit takes none of the pool's either (serve).
- *  - The limits hold at any moment, whatever is asked for, and the pool counts what it did (report).
+ *  - The limits hold at any moment, whatever is asked for, and the pool counts what it did
+ *    (report).
  */
 #include <errno.h>
 #include <fcntl.h>

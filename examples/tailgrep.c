@@ -8,9 +8,9 @@
  *     ./tailgrep -1 error /var/log/syslog       ends at the log's end
  *
  * What a program that maps a log must get right, and where it is done here:
- *  - The log may be cut while it is being read. mf_fault_install makes the lost pages read as zeros,
- *    and a line is printed only if mf_window_check says that what was read was the file's (search).
- *    Until then nothing that was read is relied on: not even that it stays what it was.
+ *  - The log may be cut while it is being read. mf_fault_install makes the lost pages read as
+ *    zeros, and a line is printed only if mf_window_check says that what was read was the file's
+ *    (search). Until then nothing that was read is relied on: not even that it stays what it was.
  *  - The log may get a new file under its name. The descriptor is ours, so the identity of what is
  *    being read is known, whatever the name leads to by now (was_rotated).
  *  - The log may be larger than memory. The pool holds 16 MiB of it at a time.
@@ -72,8 +72,9 @@ static bool was_rotated(const struct log *log)
            (now.st_ino != log->identity.st_ino || now.st_dev != log->identity.st_dev);
 }
 
-/* Adds the whole lines that contain the text to *found. How many bytes were looked at. The bytes are
- * the file's own: a newline that was there a moment ago may be gone, if the log is being cut. */
+/* Adds the whole lines that contain the text to *found. How many bytes were looked at. The bytes
+ * are the file's own: a newline that was there a moment ago may be gone, if the log is being cut.
+ */
 static size_t find_lines(const struct log *log, const char *data, size_t length, FILE *found)
 {
     const char *end = memrchr(data, '\n', length), *line = data;

@@ -2,8 +2,8 @@
 /*
  * The key of a page is its frame number, which never means another page: so a slot is doomed only
  * for a page that goes away, which nobody has mapped, and a page keeps its slot as long as it is
- * pinned. That slot's address stands in struct page, written by whoever installs the translation; so
- * kunmap need not search.
+ * pinned. That slot's address stands in struct page, written by whoever installs the translation;
+ * so kunmap need not search.
  */
 #include "core/pool.h"
 
@@ -86,7 +86,8 @@ void *kmap_until(struct page *page, uint64_t deadline)
     return (void *)window_address(slot);
 }
 
-/* For ever: what comes back without a slot had an install fail (machine_inject), and tries again. */
+/* For ever: what comes back without a slot had an install fail (machine_inject), and tries again.
+ */
 void *kmap(struct page *page)
 {
     void *address;

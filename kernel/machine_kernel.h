@@ -34,7 +34,8 @@ struct machine_slot {
 
 extern bool machine_fences; /* constant after the start */
 
-/* For tests: every so-manieth install says that memory is out; 0: none. Constant after the start. */
+/* For tests: every so-manieth install says that memory is out; 0: none. Constant after the start.
+ */
 extern uint32_t machine_inject;
 
 static inline bool machine_lock_acquire(struct machine_lock *lock)

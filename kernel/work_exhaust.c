@@ -3,8 +3,8 @@
  * More pins than slots. All slots are pinned, and threads that want other pages come one after the
  * other, each when the one before has been counted as waiting. Then the pins are given up one at a
  * time: in which order do the waiters get on? Then all threads map, sleep and unmap at random, more
- * of them than there are slots; the workload ends only if no wake is lost. At last the pages go away
- * while all stand still, and are mapped once more, in slots whose translations were removed.
+ * of them than there are slots; the workload ends only if no wake is lost. At last the pages go
+ * away while all stand still, and are mapped once more, in slots whose translations were removed.
  */
 #include "kernel/console.h"
 #include "kernel/options.h"

@@ -134,10 +134,11 @@ enum {
  * before it opens it: if the path has become another file's, that one is not opened, and keeps its
  * locks (but see docs/POOL.md for a limit of one descriptor, or no /proc). A file
  * that loses its last link keeps its descriptor if the pool has it open, and has used it more than
- * once lately or since mf_file_open; else it is -ESTALE from then on. Do not use this for files that
- * the process locks with fcntl(2): closing any descriptor of a file drops the process's locks on it.
- * Such files, and paths that are not to be walked again, come by mf_file_from_fd. All descriptors
- * are close-on-exec. Blocks as open(2) does, also until another process has given up a lease.
+ * once lately or since mf_file_open; else it is -ESTALE from then on. Do not use this for files
+ * that the process locks with fcntl(2): closing any descriptor of a file drops the process's locks
+ * on it. Such files, and paths that are not to be walked again, come by mf_file_from_fd. All
+ * descriptors are close-on-exec. Blocks as open(2) does, also until another process has given up a
+ * lease.
  * 0; -EISDIR, -ENODEV (a directory; a FIFO, socket or device that has no bytes to map); -EINVAL
  * (unknown flag); -EMFILE (the limit of files is used up by files without links or descriptors in
  * use); -ENOMEM; what open(2), fstat(2) and statfs(2) say.
@@ -231,8 +232,8 @@ MF_PUBLIC uint64_t mf_deadline_in(uint64_t nanoseconds);
  *            were given up, and MF_MAY_COPY is not given or memory is out; or what all pools have
  *            pinned leaves no room under the limits of the process: for them nobody waits
  *            (The kernel does not say why. If /proc/self/maps has about as many lines as sysctl
- *            vm.max_map_count allows, it is the maps: `mapfold inspect PID` tells both numbers, what
- *            uses them up and what would help. MF_MAY_COPY gives the bytes all the same.)
+ *            vm.max_map_count allows, it is the maps: `mapfold inspect PID` tells both numbers,
+ *            what uses them up and what would help. MF_MAY_COPY gives the bytes all the same.)
  * -EBADF     the descriptor that was given to mf_file_from_fd was closed
  * -EMFILE    no descriptor is free; else what open(2), mmap(2), fstat(2) or pread(2) says
  */
@@ -304,7 +305,8 @@ MF_PUBLIC ssize_t mf_copy(void *to, const void *from, size_t length);
  * Installs the SIGBUS handler, once for the process. It deals with pages of pinned windows and
  * copies that are not there, cannot be read or are broken (BUS_ADRERR, BUS_OBJERR, BUS_MCEERR_AR);
  * all else, such as accesses that are not aligned, goes to the handler that was there, with its
- * mask and flags, or kills as it did. A thread that blocks SIGBUS dies of it. System calls given the memory of a vanished page return EFAULT.
+ * mask and flags, or kills as it did. A thread that blocks SIGBUS dies of it. System calls given
+ * the memory of a vanished page return EFAULT.
  * 0 (also if installed before); -errno of sigaction(2).
  */
 MF_PUBLIC int mf_fault_install(void);

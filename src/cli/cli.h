@@ -38,9 +38,9 @@ void cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, i
                void *input);
 
 /*
- * Writes "mapfold COMMAND: message" and a newline to stderr, in lines of at most 100 columns if that is
- * a terminal. Names may hold any bytes: those that could play with a terminal are shown as \ooo.
- * Keeps errno.
+ * Writes "mapfold COMMAND: message" and a newline to stderr, in lines of at most 100 columns if
+ * that is a terminal. Names may hold any bytes: those that could play with a terminal are shown as
+ * \ooo. Keeps errno.
  */
 void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -49,7 +49,8 @@ struct map_line {
  * text[length - 1], and text may hold any bytes. */
 int map_line_parse(const char *text, size_t length, struct map_line *line);
 
-/* What a line "Key: value" is, as smaps has them below a map. Size comes first, or in a summary Rss. */
+/* What a line "Key: value" is, as smaps has them below a map. Size comes first, or in a summary
+ * Rss. */
 enum map_detail { DETAIL_NONE, DETAIL_OTHER, DETAIL_SIZE, DETAIL_RSS };
 
 /* value is set for Size and Rss, in KiB; without a number they are no details. */
@@ -266,7 +267,8 @@ void inspection_classify(struct inspection *inspection);
 int inspection_fold(struct inspection *inspection);
 void inspection_advise(struct inspection *inspection);
 
-/* Collects, classifies, folds and advises. 0, or an exit code with the message told unless quiet. */
+/* Collects, classifies, folds and advises. 0, or an exit code with the message told unless quiet.
+ */
 int inspect_process(const struct inspect_options *options, bool quiet,
                     struct inspection *inspection);
 

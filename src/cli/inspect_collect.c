@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lines become maps of 40 bytes, and each file is looked at once, when its first map comes: so names
- * are needed for few lines, and a million maps of one file cost one name.
+ * Lines become maps of 40 bytes, and each file is looked at once, when its first map comes: so
+ * names are needed for few lines, and a million maps of one file cost one name.
  *
  * Lines come by rising addresses. If the target maps and unmaps between two reads, a map can begin
  * below the end of the last one: it had grown, or two had merged. It is cut to what is new.

@@ -2,15 +2,16 @@
 /*
  * What `mapfold run` would make of these maps, by the rules of its mapping layer (fold_rules.h):
  *
- *  - Pieces are maps of files that are not executable and no splits of one range. A class is a file,
- *    a sharing and a protection. The first PROMOTE_PIECES - 1 pieces of the process are not looked
- *    at, and as many of a class stay as they are: they were mapped before it was found worth it. While
- *    none of ASKED_IN_VAIN pieces in a row is folded only one in ASK_ONE_IN is looked at.
+ *  - Pieces are maps of files that are not executable and no splits of one range. A class is a
+ *    file, a sharing and a protection. The first PROMOTE_PIECES - 1 pieces of the process are not
+ *    looked at, and as many of a class stay as they are: they were mapped before it was found worth
+ *    it. While none of ASKED_IN_VAIN pieces in a row is folded only one in ASK_ONE_IN is looked at.
  *  - The others go to extents of the whole file, each to the first that has its pages free. Another
  *    one is made for overlap if there are few, or if those there are hold many pieces on average.
- *  - What overlaps deeper is copied into an arena if it is private, readable and small, and the file
- *    is kept by one extent more; otherwise it stays.
- *  - Small readable private pieces of other classes are copied if the process is past half its limit.
+ *  - What overlaps deeper is copied into an arena if it is private, readable and small, and the
+ *    file is kept by one extent more; otherwise it stays.
+ *  - Small readable private pieces of other classes are copied if the process is past half its
+ *    limit.
  *  - Copies stop at a bound of bytes, a quarter of the memory; the others stay as they are.
  *  - The drop-in and its tables are maps, too.
  *
@@ -64,7 +65,8 @@ static int by_age_alone(const void *left, const void *right)
     return (a->start < b->start) - (a->start > b->start);
 }
 
-/* Sets which pieces come late enough; they are sorted by class, and are so afterwards. 0 or -ENOMEM. */
+/* Sets which pieces come late enough; they are sorted by class, and are so afterwards. 0 or
+ * -ENOMEM. */
 static int judge_ages(struct piece *pieces, size_t count)
 {
     uint32_t classes = 0, in_vain = 0;

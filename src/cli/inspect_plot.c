@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The address space as a picture. Maps fill a millionth of it, so it is cut at its largest gaps into
- * bands, each drawn to a scale of its own from its first map to its last:
+ * The address space as a picture. Maps fill a millionth of it, so it is cut at its largest gaps
+ * into bands, each drawn to a scale of its own from its first map to its last:
  *
  *      bars    how many maps begin in each column, as a logarithm, parted by cause
  *      strip   what fills the column, parted by address space
  *
- * It is written as SVG directly: these are rectangles at addresses, of which gnuplot's axes, doubles
- * after all, cannot tell two neighbours apart. The picture is made in memory first, so that no end
- * leaves half of one. Its size is bounded by columns, not by maps.
+ * It is written as SVG directly: these are rectangles at addresses, of which gnuplot's axes,
+ * doubles after all, cannot tell two neighbours apart. The picture is made in memory first, so that
+ * no end leaves half of one. Its size is bounded by columns, not by maps.
  */
 #include <errno.h>
 #include <math.h>

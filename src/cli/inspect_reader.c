@@ -3,9 +3,9 @@
  * Where the kernel has PROCMAP_QUERY (Linux 6.11) maps are asked for one by one, and it earns its
  * place three times: names are made only for files not seen before (text makes the path anew for
  * each of 65,530 maps: seconds where paths are long); a name comes as it is, so that a newline and
- * the four characters \012 are two things; and a target that ends in the middle is told (ESRCH) from
- * the end of its maps. Elsewhere text is read, and at its end read once more from the beginning:
- * where nothing is there any more, the target has gone.
+ * the four characters \012 are two things; and a target that ends in the middle is told (ESRCH)
+ * from the end of its maps. Elsewhere text is read, and at its end read once more from the
+ * beginning: where nothing is there any more, the target has gone.
  *
  * Neither way is a snapshot. Both go on from the end of the last map, so that no address is lost or
  * seen twice but where the target changes it meanwhile.

@@ -3,10 +3,11 @@
  * The kernel adds " (deleted)" to the name of a file that has no name any more, but a file's own
  * name may end so; its text writes a newline as \012, but a name may have these four characters.
  * The file itself tells: if a name as it stands leads to the device and inode of the map, that is
- * its name. Names are as this process sees them, or, in another mount namespace, as the target does.
+ * its name. Names are as this process sees them, or, in another mount namespace, as the target
+ * does.
  *
- * Devices can differ although the file is the same (btrfs, overlayfs): then the inode alone would be
- * believed too easily, and the answer is that it is not known.
+ * Devices can differ although the file is the same (btrfs, overlayfs): then the inode alone would
+ * be believed too easily, and the answer is that it is not known.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -55,7 +55,8 @@ static enum program_kind look_at_elf(int fd, const Elf64_Ehdr *header, const cha
     return look_at_linker(path);
 }
 
-/* The interpreter in the line "#! interpreter argument", terminated, in place; NULL: there is none. */
+/* The interpreter in the line "#! interpreter argument", terminated, in place; NULL: there is none.
+ */
 static char *script_interpreter(char *line)
 {
     line[strcspn(line, "\n")] = '\0';

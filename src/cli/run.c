@@ -3,9 +3,9 @@
  * mapfold run: puts the drop-in before a program's libraries, and becomes that program. Options go
  * to the drop-in in one variable (preload/options.h); what it cannot take is refused here.
  *
- * The dynamic linker does not load it into a static program, one for another processor, nor one with
- * other rights than its caller's: those run as they are, and a note says so. Programs of another libc
- * would not even start with it, so they get none.
+ * The dynamic linker does not load it into a static program, one for another processor, nor one
+ * with other rights than its caller's: those run as they are, and a note says so. Programs of
+ * another libc would not even start with it, so they get none.
  */
 #include "cli/cli.h"
 #include "cli/program.h"

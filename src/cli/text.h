@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Text for terminals: names with any bytes made harmless, and lines of at most TEXT_WIDTH columns. */
+/* Text for terminals: names with any bytes made harmless, and lines of at most TEXT_WIDTH columns.
+ */
 #ifndef MAPFOLD_CLI_TEXT_H
 #define MAPFOLD_CLI_TEXT_H
 
@@ -8,8 +9,8 @@
 
 enum { TEXT_WIDTH = 100 };
 
-/* Text that a terminal and JSON can bear: control characters, bytes that are no UTF-8 and backslashes
- * become \ooo. Memory of the caller's, or NULL. */
+/* Text that a terminal and JSON can bear: control characters, bytes that are no UTF-8 and
+ * backslashes become \ooo. Memory of the caller's, or NULL. */
 char *printable(const char *text, size_t length);
 
 /* Columns that printable text takes. */

@@ -82,7 +82,8 @@ struct pool_counter {
 };
 
 /* A pin or unpin in progress. what: slot + 1, with POOL_NOTE_UNPIN for an unpin; 0: none. before:
- * what that counter's pins, or unpins, were. One word where the machine has such, hence one store. */
+ * what that counter's pins, or unpins, were. One word where the machine has such, hence one store.
+ */
 struct pool_note {
 #if UINTPTR_MAX > UINT32_MAX
     _Atomic uint64_t word; /* before << 32 | what */
@@ -159,7 +160,8 @@ struct pool {
 #define POOL_BATCH_ROOM(batch_max) ((batch_max) + (batch_max) / 4)
 
 /* What pool_init is given. buckets: a power of two, at least twice the slots. batch:
- * POOL_BATCH_ROOM(batch_max) numbers. All memory zeroed, but buckets filled with POOL_NONE. common_counters: one counter a slot. */
+ * POOL_BATCH_ROOM(batch_max) numbers. All memory zeroed, but buckets filled with POOL_NONE.
+ * common_counters: one counter a slot. */
 struct pool_memory {
     struct pool_slot *slots;
     _Atomic uint32_t *buckets;
@@ -224,8 +226,9 @@ static inline void pool_settle(struct pool_block *block)
 }
 
 /*
- * Dooms slots: those in use go with their last unpin, the others now. Only slots whose generation is
- * the one given (pool_generation when they were pinned or installed) are touched. One barrier for all.
+ * Dooms slots: those in use go with their last unpin, the others now. Only slots whose generation
+ * is the one given (pool_generation when they were pinned or installed) are touched. One barrier
+ * for all.
  */
 struct pool_victim {
     uint32_t slot;

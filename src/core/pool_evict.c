@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Taking slots back: counting pins, eviction, retiring, dooming. pool.c has the invariant; this file
- * is its second half, what comes after a slot has left LIVE.
+ * Taking slots back: counting pins, eviction, retiring, dooming. pool.c has the invariant; this
+ * file is its second half, what comes after a slot has left LIVE.
  */
 #include "core/pool_parts.h"
 

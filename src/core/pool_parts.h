@@ -229,7 +229,8 @@ static inline void end_transit_locked(struct pool *pool)
  * the call. */
 int pool_evict_locked(struct pool *pool, bool thorough);
 
-/* Retires the slot that has been idle longest; false: none is idle. Lets go of the lock meanwhile. */
+/* Retires the slot that has been idle longest; false: none is idle. Lets go of the lock meanwhile.
+ */
 bool pool_retire_oldest_locked(struct pool *pool);
 
 /* Tries again to remove what could not be removed; whether any of it went. Lets go of the lock

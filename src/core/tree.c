@@ -161,8 +161,8 @@ static void space_refresh_after(struct mf_space *space, uint64_t key)
 /*
  * Nodes that an operation may take which splits up to `leaves` leaves. Each may split a node of
  * each level; but an inner node splits when it has INNER_FANOUT children and then has half, and one
- * that was joined has three quarters, so few splits below cannot split it twice. One more is the new
- * root. Where there is only one leaf, both ends of a range are in it.
+ * that was joined has three quarters, so few splits below cannot split it twice. One more is the
+ * new root. Where there is only one leaf, both ends of a range are in it.
  */
 static uint64_t nodes_for(const struct mf_space *space, uint64_t leaves)
 {
@@ -181,10 +181,10 @@ int space_prepare(struct mf_space *space, uint64_t leaves)
 
 /*
  * Nodes that the next `operations` may take: of one, what it asks for itself. Of more, a leaf may
- * split in each of SPLITS places of each. An inner node splits when it has INNER_FANOUT children and
- * then has half: those there are now can split twice for little, afterwards it takes a quarter of
- * INNER_FANOUT splits below for one. The last operation finds what it asks for beforehand, which is
- * the worst case.
+ * split in each of SPLITS places of each. An inner node splits when it has INNER_FANOUT children
+ * and then has half: those there are now can split twice for little, afterwards it takes a quarter
+ * of INNER_FANOUT splits below for one. The last operation finds what it asks for beforehand, which
+ * is the worst case.
  */
 uint64_t nodes_for_operations(const struct mf_space *space, uint64_t operations)
 {

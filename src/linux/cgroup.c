@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A group's limit holds for those below it, so the least on the way from the process's group up to the
- * root is what counts. In a container the path may be the host's, and not be there: then the root,
- * which is the container's own, says it.
+ * A group's limit holds for those below it, so the least on the way from the process's group up to
+ * the root is what counts. In a container the path may be the host's, and not be there: then the
+ * root, which is the container's own, says it.
  */
 #include <fcntl.h>
 #include <stdbool.h>

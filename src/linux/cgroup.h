@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How much memory the process's control groups let it have. Both versions are looked for where systemd
- * and containers mount them, below /sys/fs/cgroup.
+ * How much memory the process's control groups let it have. Both versions are looked for where
+ * systemd and containers mount them, below /sys/fs/cgroup.
  */
 #ifndef MF_LINUX_CGROUP_H
 #define MF_LINUX_CGROUP_H

@@ -201,7 +201,8 @@ static void refuse(struct class *class, enum mf_pass_reason reason)
     class->promote_at = reason == MF_PASS_FILE_SYSTEM || more > MANY_PROMOTE ? UINT32_MAX : more;
 }
 
-/* Another extent, for overlap, must be worth its kernel map: by what the class's extents have held. */
+/* Another extent, for overlap, must be worth its kernel map: by what the class's extents have held.
+ */
 static bool may_deepen(const struct class *class)
 {
     const uint32_t most = layer.options.max_depth,

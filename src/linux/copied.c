@@ -195,8 +195,8 @@ void copy_freed(struct extent *extent, uint64_t length)
 }
 
 /*
- * Reads the file's bytes into memory, with zeros behind its end; no lock. How many bytes of the file
- * there were, or a negative errno.
+ * Reads the file's bytes into memory, with zeros behind its end; no lock. How many bytes of the
+ * file there were, or a negative errno.
  */
 static long fill(int fd, uintptr_t start, size_t length, uint64_t offset)
 {
@@ -218,8 +218,8 @@ static long fill(int fd, uintptr_t start, size_t length, uint64_t offset)
 }
 
 /*
- * The same for a place that may only be read: through /proc/self/mem, which writes where the program
- * may not, and leaves the kernel's mapping and the processors' TLBs alone.
+ * The same for a place that may only be read: through /proc/self/mem, which writes where the
+ * program may not, and leaves the kernel's mapping and the processors' TLBs alone.
  */
 static long fill_read_only(int fd, uintptr_t start, size_t length, uint64_t offset)
 {
@@ -253,8 +253,8 @@ static long fill_protected(int fd, uintptr_t start, size_t length, uint64_t offs
 }
 
 /*
- * Fills a place. 0, or a negative errno; -ERANGE: the file ends before the place's last page, and there
- * a mapping would fault.
+ * Fills a place. 0, or a negative errno; -ERANGE: the file ends before the place's last page, and
+ * there a mapping would fault.
  */
 int copy_fill(const struct request *request, uintptr_t address)
 {
@@ -323,8 +323,8 @@ static int refill(const struct class *class, uintptr_t start, size_t length, uin
     return got == (long)length ? 0 : -ENOMEM;
 }
 
-/* The same for a place that may not be written, through /proc/self/mem; where that is not to be had, the
- * bytes stay. */
+/* The same for a place that may not be written, through /proc/self/mem; where that is not to be
+ * had, the bytes stay. */
 static void refill_protected(const struct class *class, uintptr_t start, size_t length,
                              uint64_t offset)
 {

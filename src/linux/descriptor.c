@@ -373,9 +373,9 @@ static int open_known(struct mf_file *file, int flags)
 /*
  * The path may lead to another file by now, and closing any descriptor of a file drops the locks
  * (fcntl) that the process has on it: on that other one too. So it is looked at by an O_PATH
- * descriptor, whose end drops none, and what that stands for is opened by way of /proc. Without room
- * for two descriptors, or without /proc, the path is opened after the look, and looked at again: then
- * a file that was put there between the two loses its locks.
+ * descriptor, whose end drops none, and what that stands for is opened by way of /proc. Without
+ * room for two descriptors, or without /proc, the path is opened after the look, and looked at
+ * again: then a file that was put there between the two loses its locks.
  */
 static int open_again(struct mf_file *file, bool two)
 {

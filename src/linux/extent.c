@@ -276,8 +276,8 @@ static int area_retire(struct extent *extent, const struct mf_area *area)
     return 0;
 }
 
-/* One live area (clipped to what is released) ends. 0, or a negative errno, and then it is live as before,
- * though some of what the program changed of it may have been undone. */
+/* One live area (clipped to what is released) ends. 0, or a negative errno, and then it is live as
+ * before, though some of what the program changed of it may have been undone. */
 static int area_release(struct extent *extent, const struct mf_area *area)
 {
     const uint64_t changed = area->tag & CHANGED_MASK;
@@ -448,7 +448,8 @@ static int range_each(uintptr_t start, uintptr_t end,
     return 0;
 }
 
-/* When the last piece of an extent goes, the extent goes, or lingers; an arena only if it is closed. */
+/* When the last piece of an extent goes, the extent goes, or lingers; an arena only if it is
+ * closed. */
 static void extent_check_idle(struct extent *extent)
 {
     const bool stays = extent->class == NO_CLASS ? !extent->closed : extent->original;
@@ -569,8 +570,8 @@ static int extent_dissolve(struct extent *extent)
 }
 
 /*
- * Makes plain kernel mappings of all carved pieces, and unmaps all that no piece lies in; copies stay
- * known as such. 0, or the kernel's negative errno with some extents left as they were.
+ * Makes plain kernel mappings of all carved pieces, and unmaps all that no piece lies in; copies
+ * stay known as such. 0, or the kernel's negative errno with some extents left as they were.
  */
 int extents_dissolve(void)
 {

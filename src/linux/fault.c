@@ -11,13 +11,13 @@
  * end of the file one anonymous map covers the rest of the extent; inside the file (a medium error)
  * one page, and after REPAIRS_MAX of them, or when the budget of maps is used up, or where the
  * kernel refuses, one map covers the whole extent, which adds none. Where the file ends is asked of
- * its descriptor; if that is closed, the pages that can be read tell. Everything else is not ours and
- * goes to the handler that was there before.
+ * its descriptor; if that is closed, the pages that can be read tell. Everything else is not ours
+ * and goes to the handler that was there before.
  *
  * All of it runs in the handler: no lock, no allocation. An extent's place does not change while it
  * is pinned, and who faults in it legitimately has it pinned; the pools themselves stay as long as
- * fault_handlers is not 0. Meanwhile all signals are blocked: a handler that left ours by a jump, or
- * forked in it, would leave that count wrong.
+ * fault_handlers is not 0. Meanwhile all signals are blocked: a handler that left ours by a jump,
+ * or forked in it, would leave that count wrong.
  */
 #include <signal.h>
 #include <string.h>

@@ -7,10 +7,10 @@
  * identity stands for two inodes, before and after copy-up, so nothing is folded there; nor on
  * bcachefs, where a file and its snapshots differ in their subvolume only.
  *
- * A map costs as few calls of the kernel as it can. What a descriptor may do belongs to the class of
- * a shared piece, so it is asked for first. To a private piece it matters only that it may be read,
- * and only if the piece is carved: a copy is read through it, and the rest is the kernel's. So there
- * the answer is asked for last, and a spot that was taken is given back.
+ * A map costs as few calls of the kernel as it can. What a descriptor may do belongs to the class
+ * of a shared piece, so it is asked for first. To a private piece it matters only that it may be
+ * read, and only if the piece is carved: a copy is read through it, and the rest is the kernel's.
+ * So there the answer is asked for last, and a spot that was taken is given back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,8 @@
 
 int identity_read(int fd, struct identity *file, uint64_t *size)
 {
-    /* The kernel fills all of it: 256 bytes need no clearing in each call, as hardening flags would. */
+    /* The kernel fills all of it: 256 bytes need no clearing in each call, as hardening flags
+     * would. */
     __attribute__((uninitialized)) struct statx stat;
     const unsigned asked = STATX_TYPE | STATX_INO | STATX_SIZE | STATX_MNT_ID;
     const long result = sys_statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, asked, &stat);

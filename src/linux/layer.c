@@ -26,8 +26,8 @@ static struct late_call queue[QUEUE];
 static _Atomic uint32_t queued;
 
 /*
- * The stack that the kernel made is near the top of the address space, and AT_RANDOM's bytes are on it;
- * the caller's own stack may be anywhere.
+ * The stack that the kernel made is near the top of the address space, and AT_RANDOM's bytes are on
+ * it; the caller's own stack may be anywhere.
  */
 void layer_begin(void)
 {

@@ -18,7 +18,8 @@
  * cut at them. Invariant: a page that is LIVE is a kernel mapping of the right bytes at any moment.
  *
  * A class is what may share an extent: file, sharing, protection, and, if shared, whether the
- * descriptor may write. A class exists as long as it has extents, copies, or live pieces that were left to the kernel.
+ * descriptor may write. A class exists as long as it has extents, copies, or live pieces that were
+ * left to the kernel.
  *
  * Everything here needs the lock of layer_lock.h unless it says otherwise. No function touches
  * errno.
@@ -109,7 +110,8 @@ struct request {
     bool writable; /* the descriptor may write; false for private pieces: it does not matter */
 };
 
-/* What is read without the lock by every call, and hardly ever written, shares no line with counters. */
+/* What is read without the lock by every call, and hardly ever written, shares no line with
+ * counters. */
 struct layer {
     size_t page;   /* 0: layer_begin was never called */
     uintptr_t end; /* above the last address that the process can have */

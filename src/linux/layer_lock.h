@@ -18,8 +18,8 @@
  *                      them up for good and passes every call to the kernel.
  *
  * Giving up is safe because every live piece is a kernel mapping of its own bytes in every state of
- * the tables, and nothing new is placed: the kernel's munmap, mprotect and mremap of a piece do what
- * they say. Only spots that were free stay mapped until the child ends.
+ * the tables, and nothing new is placed: the kernel's munmap, mprotect and mremap of a piece do
+ * what they say. Only spots that were free stay mapped until the child ends.
  *
  * Rules: enter and leave in pairs; nothing between them may touch memory of the program other than
  * by system calls, or block for other threads.

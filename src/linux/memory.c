@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory for the layer's tables, out of a region that is reserved ahead, in calls that may map anything.
+ * Memory for the layer's tables, out of a region that is reserved ahead, in calls that may map
+ * anything.
  *
- * It must not come from the kernel piece by piece: the kernel would put a piece into the hole that the
- * program has just made, in a call that has no business to map anything, and a program may rightly
- * expect that hole to be there for its next MAP_FIXED. So memory_prepare, which every mmap of a file
- * calls first, keeps the region at least half free; the next one is twice as large.
+ * It must not come from the kernel piece by piece: the kernel would put a piece into the hole that
+ * the program has just made, in a call that has no business to map anything, and a program may
+ * rightly expect that hole to be there for its next MAP_FIXED. So memory_prepare, which every mmap
+ * of a file calls first, keeps the region at least half free; the next one is twice as large.
  *
  * Sizes are powers of two; what is given back stands in a list of its size. A region is
  * reserved without access and opened as it is used up, so that it counts for nothing until then.

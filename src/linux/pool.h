@@ -204,7 +204,8 @@ void file_fd_close(struct mf_file *file);
 /* Opens a path, counted; to be adopted with the file made of it, or given up. -errno. */
 int fd_open(struct mf_pool *pool, const char *path, bool write);
 void fd_give_up(struct mf_pool *pool, int fd);
-/* The file is one of the pool's now, and its descriptor, unless borrowed, open until it is needed. */
+/* The file is one of the pool's now, and its descriptor, unless borrowed, open until it is needed.
+ */
 void fd_adopt(struct mf_file *file);
 /* Closes descriptors until there is room for so many more. 0, -EMFILE. Under files_lock; may let go
  * of it. */

@@ -7,8 +7,8 @@
  * the other processors each time.
  *
  * An extent whose munmap fails (the kernel would have to split a merged neighbour, and is at its
- * limit) keeps its address and its place in the budget; munmap is tried again when there is no other
- * room (machine_is_kept).
+ * limit) keeps its address and its place in the budget; munmap is tried again when there is no
+ * other room (machine_is_kept).
  */
 #include "linux/maps.h"
 #include "linux/pool.h"
@@ -185,9 +185,10 @@ static bool is_place(const struct map_line *line, void *context)
 
 /*
  * Over the old mapping, which is one call less than unmapping it, and has the other threads wait
- * less for each other. But where it is the file's own mmap that fails (the file system is shut down,
- * for instance), the kernel has by then removed the old mapping, and another thread may already have
- * got the address: then it is no longer ours to unmap. (The kernel's own limits come before.)
+ * less for each other. But where it is the file's own mmap that fails (the file system is shut
+ * down, for instance), the kernel has by then removed the old mapping, and another thread may
+ * already have got the address: then it is no longer ours to unmap. (The kernel's own limits come
+ * before.)
  */
 static int map_over(struct mf_pool *pool, uint32_t slot, const struct request *r, int prot, int fd,
                     struct place *old)

@@ -65,8 +65,8 @@ static long kernel_protect(uintptr_t start, size_t length, int protection, int k
 }
 
 /*
- * Up to where there are no copies of what the kernel would not let have this protection: a shared piece of
- * a descriptor that may not write, or a file whose mount allows nothing to be executed.
+ * Up to where there are no copies of what the kernel would not let have this protection: a shared
+ * piece of a descriptor that may not write, or a file whose mount allows nothing to be executed.
  */
 static uintptr_t allowed_end(uintptr_t start, uintptr_t end, int protection)
 {

@@ -75,8 +75,9 @@ static size_t pages_move(uintptr_t from, size_t length, uintptr_t to, int keep)
 }
 
 /*
- * Moves pages back home. Another thread may have got that place meanwhile, from a call of the kernel's
- * that the layer does not see: then it is left alone, and the pages are lost. False: some are.
+ * Moves pages back home. Another thread may have got that place meanwhile, from a call of the
+ * kernel's that the layer does not see: then it is left alone, and the pages are lost. False: some
+ * are.
  */
 static bool pages_return(uintptr_t from, size_t length, uintptr_t home)
 {
@@ -235,7 +236,8 @@ static long remap_ours(const struct remap *remap)
     return result != 0 ? result : remap_by_kernel(remap, old_end, new_end);
 }
 
-/* Where the tables cannot be read: what lies in an arena may be a copy, which must not get zeros. */
+/* Where the tables cannot be read: what lies in an arena may be a copy, which must not get zeros.
+ */
 static long remap_unknown(const struct remap *remap, size_t old_length, size_t new_length)
 {
     if (old_length != 0 && (new_length > old_length || (remap->flags & MREMAP_DONTUNMAP)) &&

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernel maps that are kept back, so that a process at its limit of maps can go on: a region of pages
- * with two protections in turn, which are as many maps, and are none any more once it is unmapped.
+ * Kernel maps that are kept back, so that a process at its limit of maps can go on: a region of
+ * pages with two protections in turn, which are as many maps, and are none any more once it is
+ * unmapped.
  *
  *   no spare -> (many pieces have gone to the kernel) kept
- *   kept -> (a piece, or a change of a part, met the limit) given back: libc, threads and changes of
- *   parts have these maps now, and file mappings that the kernel would get are refused
+ *   kept -> (a piece, or a change of a part, met the limit) given back: libc, threads and changes
+ *   of parts have these maps now, and file mappings that the kernel would get are refused
  *   given back -> (the process has fewer maps) no spare
  *
  * While it refuses, one of RECOUNT requests has the maps counted, since maps that libc and raw

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which extents are worth a place in a full budget. Mapping one then evicts another, and costs more
- * than reading many pages; so the answer is no, but for what is wanted far more often than the rest.
+ * than reading many pages; so the answer is no, but for what is wanted far more often than the
+ * rest.
  *
  * Rules: all functions may be called by several threads at once, on one struct; what they then lose
  * of each other's counts does not matter. `extents` is how many the file has.

@@ -9,16 +9,17 @@
  *  - While the budget has room, an extent is mapped when a page of it is wanted. When it is full,
  *    admission.c says which are worth another's going; pages of the rest are read.
  *  - After a damaged page SQLite may read OVERREAD bytes, which must be there: neither the last
- *    page of an extent nor that of the file is handed out. (SQLite's own VFS keeps such a distance.)
+ *    page of an extent nor that of the file is handed out. (SQLite's own VFS keeps such a
+ *    distance.)
  *  - Nothing waits: when all of the budget is pinned, pages are read.
  *
  * The size. A page is handed out only if the file was seen to be long enough under the lock that
- * SQLite now holds: SQLite asks for the size when a rollback-mode transaction begins, and gives back
- * everything (xUnfetch of NULL) when a WAL has changed. The kernel keeps a shared mapping coherent
- * however the file is cut and grown, so there is nothing to unmap then.
+ * SQLite now holds: SQLite asks for the size when a rollback-mode transaction begins, and gives
+ * back everything (xUnfetch of NULL) when a WAL has changed. The kernel keeps a shared mapping
+ * coherent however the file is cut and grown, so there is nothing to unmap then.
  *
- * Lost pages. Only who cuts a file without SQLite's locks takes pages away that are in use; then the
- * SIGBUS handler marks the extent. The mark is looked for when a page is given back, at a fetch
+ * Lost pages. Only who cuts a file without SQLite's locks takes pages away that are in use; then
+ * the SIGBUS handler marks the extent. The mark is looked for when a page is given back, at a fetch
  * under the page fetched before, and at reads and locks under all.
  */
 #include "sqlite/vfs.h"

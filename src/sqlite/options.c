@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The URI parameters of a database. A wrong one is refused, since what it asks for would be missed. */
+/* The URI parameters of a database. A wrong one is refused, since what it asks for would be missed.
+ */
 #include "sqlite/vfs.h"
 
 #include <errno.h>
@@ -31,7 +32,8 @@ static uint64_t parse_bytes(const char *text)
     return value >= BUDGET_MIN ? value : 0;
 }
 
-/* 0 or 1, or -1 if it is neither: what SQLite's own parameters take, but not what they pass over. */
+/* 0 or 1, or -1 if it is neither: what SQLite's own parameters take, but not what they pass over.
+ */
 static int parse_switch(const char *text)
 {
     static const char *const words[][4] = {{"0", "off", "no", "false"}, {"1", "on", "yes", "true"}};

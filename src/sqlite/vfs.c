@@ -203,8 +203,8 @@ static int register_vfs(void)
 
 /*
  * The extension's entry point, for .load, load_extension() and sqlite3_auto_extension(3); the VFS
- * stays registered for the process. Neither SQLITE_OK_LOAD_PERMANENTLY, which an automatic extension
- * must not return, nor any care of the caller's is needed: the library is never unloaded.
+ * stays registered for the process. Neither SQLITE_OK_LOAD_PERMANENTLY, which an automatic
+ * extension must not return, nor any care of the caller's is needed: the library is never unloaded.
  */
 int sqlite3_mapfoldsqlite_init(sqlite3 *db, char **error, const sqlite3_api_routines *api)
     __attribute__((visibility("default")));

@@ -7,4 +7,11 @@
 for file in $(scripts/sources.sh '*.c' '*.h'); do
     check "$file is formatted" clang-format-14 --dry-run --Werror "$file"
 done
+
+# clang-format leaves comments alone.
+fits_100_columns() {
+    # shellcheck disable=SC2046 # names without blanks
+    ! grep -nE '^.{101,}$' $(scripts/sources.sh '*.c' '*.h')
+}
+check "no line of C has more than 100 columns" fits_100_columns
 finish

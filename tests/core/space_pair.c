@@ -216,8 +216,8 @@ static bool may_use_memory(enum op_kind kind)
     return kind == OP_INSERT || kind == OP_PLACE || kind == OP_REMOVE || kind == OP_RETAG;
 }
 
-/* How many of the operations reserved this one may use up: a retag one for each 2^32 granules that its
- * range touches. */
+/* How many of the operations reserved this one may use up: a retag one for each 2^32 granules that
+ * its range touches. */
 static uint64_t reserve_used(const struct pair *pair, const struct op *op)
 {
     if (!may_use_memory(op->kind))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A fuzzer's bytes as saved maps, through all of the inspection up to its text and its picture. What
- * must hold whatever the bytes: maps are disjoint and rise, each has a cause, and folding adds none
- * beyond the arenas.
+ * A fuzzer's bytes as saved maps, through all of the inspection up to its text and its picture.
+ * What must hold whatever the bytes: maps are disjoint and rise, each has a cause, and folding adds
+ * none beyond the arenas.
  */
 #include <stdio.h>
 #include <stdlib.h>

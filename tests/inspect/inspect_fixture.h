@@ -20,7 +20,8 @@ static inline int text_file(const char *text, size_t length)
     return fd;
 }
 
-/* The inspection's limits (65,530 maps, 1 GiB of copies if they are 0) are kept. 0, or a negative errno. */
+/* The inspection's limits (65,530 maps, 1 GiB of copies if they are 0) are kept. 0, or a negative
+ * errno. */
 static inline int inspect_text(struct inspection *inspection, const char *text, size_t length)
 {
     struct maps_reader reader;

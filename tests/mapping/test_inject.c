@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each system call of the layer fails in turn, at each of its places: what a program maps is right or
- * refused, and when the failures end all goes on. The sources are built with MF_SYS_INJECT for it.
+ * Each system call of the layer fails in turn, at each of its places: what a program maps is right
+ * or refused, and when the failures end all goes on. The sources are built with MF_SYS_INJECT for
+ * it.
  */
 #include <sys/syscall.h>
 

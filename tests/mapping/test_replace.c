@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* shmat and remap_file_pages: what they put over a piece is not taken for the file's bytes later. */
+/* shmat and remap_file_pages: what they put over a piece is not taken for the file's bytes later.
+ */
 #include <sys/shm.h>
 
 #include "helpers.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The oracle of copied pieces. A copied piece shows the file's bytes as of map time; later writes and
- * truncation are not seen. The oracle learns from the subject's tape which pieces were copied, and has
- * the kernel do the same by mapping a snapshot of the file, taken in a memfd, over its own piece: so
- * errno, faults past the end and copy-on-write stay the kernel's.
+ * The oracle of copied pieces. A copied piece shows the file's bytes as of map time; later writes
+ * and truncation are not seen. The oracle learns from the subject's tape which pieces were copied,
+ * and has the kernel do the same by mapping a snapshot of the file, taken in a memfd, over its own
+ * piece: so errno, faults past the end and copy-on-write stay the kernel's.
  *
- * MADV_DONTNEED may bring back the file's bytes of now or keep the piece's (both are documented). The
- * subject's record says which pages did what, and counts as wrong all that is neither.
+ * MADV_DONTNEED may bring back the file's bytes of now or keep the piece's (both are documented).
+ * The subject's record says which pages did what, and counts as wrong all that is neither.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,20 +2,22 @@
 /*
  * The differential tester of the mapping layer: its data, told once.
  *
- * One random program runs in two processes on equal files: the *oracle* makes plain system calls, the
- * *subject* makes the same calls through the layer (or through a mutant, a layer broken on purpose).
- * What a program can see of each call goes to the side's *tape*; the supervisor compares the tapes.
+ * One random program runs in two processes on equal files: the *oracle* makes plain system calls,
+ * the *subject* makes the same calls through the layer (or through a mutant, a layer broken on
+ * purpose). What a program can see of each call goes to the side's *tape*; the supervisor compares
+ * the tapes.
  *
- * A program is a list of ops. Addresses in it are symbolic: a region and a page in it. Regions are the
- * *arena*, an address range that is the same in both processes and where only fixed requests go, so
- * that adjacency and holes are exact there; and *slots*, one for each address the kernel (or the
- * layer) chose. Both sides keep the same model of what is mapped, fed by their own results, and
+ * A program is a list of ops. Addresses in it are symbolic: a region and a page in it. Regions are
+ * the *arena*, an address range that is the same in both processes and where only fixed requests
+ * go, so that adjacency and holes are exact there; and *slots*, one for each address the kernel (or
+ * the layer) chose. Both sides keep the same model of what is mapped, fed by their own results, and
  * generate the same ops from the same seed as long as the results agree; the first record that
  * differs is the bug.
  *
  * What is not specified is not compared: which address is chosen; whether mremap may move what it
- * moved; what lies beside a slot. A page of a slot that was unmapped is known to be a hole only until
- * the next call that may choose an address (it may choose this one): the world's epoch counts those.
+ * moved; what lies beside a slot. A page of a slot that was unmapped is known to be a hole only
+ * until the next call that may choose an address (it may choose this one): the world's epoch counts
+ * those.
  */
 #ifndef MAPPING_DIFF_H
 #define MAPPING_DIFF_H
@@ -111,7 +113,8 @@ struct record {
     uint64_t aside;  /* not compared either: pages that were filled again */
 };
 
-/* Bits beside those of kinds: an unmapped page of a slot is never looked at again; no length 2^47. */
+/* Bits beside those of kinds: an unmapped page of a slot is never looked at again; no length 2^47.
+ */
 enum { WITHOUT_HOLES = 1, WITHOUT_HUGE = 1 << 30 };
 enum { NOTE_SKIPPED = 1, NOTE_COPIED = 2, ERRORS = 134 };
 

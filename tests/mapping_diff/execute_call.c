@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The layer's calls: what is recorded of a result, and what the model learns from it. Addresses are
- * recorded as "where it was asked for", "in the arena at page n" or "elsewhere". After a failed call
- * that may have unmapped or replaced something, each page it named is probed.
+ * recorded as "where it was asked for", "in the arena at page n" or "elsewhere". After a failed
+ * call that may have unmapped or replaced something, each page it named is probed.
  */
 #include <errno.h>
 #include <string.h>
@@ -109,8 +109,8 @@ struct moved {
 };
 
 /*
- * The pages at the new address: those that moved, and growth, which continues the last of them. Where
- * the old range had a hole, the kernel leaves what is at the new address alone.
+ * The pages at the new address: those that moved, and growth, which continues the last of them.
+ * Where the old range had a hole, the kernel leaves what is at the new address alone.
  */
 static void moved_place(struct world *w, struct sym to, const struct moved *moved, uint64_t pages)
 {
@@ -197,8 +197,8 @@ static void madvise_learn(struct world *w, const struct op *op)
 }
 
 /*
- * Reclaim may take a page that was only read and holds zeros, even from tmpfs without swap; what was
- * written stays, and so do private anonymous pages.
+ * Reclaim may take a page that was only read and holds zeros, even from tmpfs without swap; what
+ * was written stays, and so do private anonymous pages.
  */
 static bool residency_certain(const struct world *w, const struct page *p)
 {

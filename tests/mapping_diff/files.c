@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files of one side: equal at the start on both, and compared by content, by what still maps them
- * and by the locks that another process would meet. With threads, files 0 to 3 belong to one thread;
- * the others are shared by all and never change, so that results do not depend on the order of threads.
+ * The files of one side: equal at the start on both, and compared by content, by what still maps
+ * them and by the locks that another process would meet. With threads, files 0 to 3 belong to one
+ * thread; the others are shared by all and never change, so that results do not depend on the order
+ * of threads.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -158,7 +159,8 @@ uint64_t files_hash(const struct world *w)
     return hash;
 }
 
-/* Each line of a file of /proc to `line`, without stdio, whose memory would disturb the addresses. */
+/* Each line of a file of /proc to `line`, without stdio, whose memory would disturb the addresses.
+ */
 static void lines_read(const char *path, void (*line)(void *, char *), void *context)
 {
     char text[8192];
@@ -195,7 +197,8 @@ static void mapped_line(void *context, char *line)
     }
 }
 
-/* Files of which a copy is live: the layer may keep an extent of them, the oracle has a snapshot. */
+/* Files of which a copy is live: the layer may keep an extent of them, the oracle has a snapshot.
+ */
 static uint64_t files_copied(const struct world *w)
 {
     uint64_t bits = 0;

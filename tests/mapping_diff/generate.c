@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random ops. Each episode draws its own mix, so that one maps a single page of one file again and
- * again while another splits, moves and protects a few large pieces. What is drawn may be invalid; it
- * is drawn anew then.
+ * again while another splits, moves and protects a few large pieces. What is drawn may be invalid;
+ * it is drawn anew then.
  */
 #include <fcntl.h>
 #include <sys/mman.h>

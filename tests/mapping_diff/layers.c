@@ -9,7 +9,8 @@
 #include "diff.h"
 #include "mutants.h"
 
-/* System calls, since sanitizers put themselves before libc's functions and make some do nothing. */
+/* System calls, since sanitizers put themselves before libc's functions and make some do nothing.
+ */
 static void *plain_mmap(void *at, size_t length, int prot, int flags, int fd, off_t offset)
 {
     return (void *)syscall(SYS_mmap, at, length, prot, flags, fd, offset);
@@ -82,7 +83,8 @@ const struct calls *subject_calls(const struct options *options)
     return options->plain ? &plain_calls : &layer_calls;
 }
 
-/* Each episode has options of its own: small programs must reach promotion, depth and copies, too. */
+/* Each episode has options of its own: small programs must reach promotion, depth and copies, too.
+ */
 static void layer_options(const struct options *options, uint64_t seed, uint32_t *promote,
                           uint32_t *depth)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is known to be mapped. Invariant: a page of the arena is always known, live or hole; a page of
- * a slot is known when live, or when it became a hole in this epoch (no call since then could have
- * put something there). An op is valid when all it can touch is known: it then has one right result.
+ * What is known to be mapped. Invariant: a page of the arena is always known, live or hole; a page
+ * of a slot is known when live, or when it became a hole in this epoch (no call since then could
+ * have put something there). An op is valid when all it can touch is known: it then has one right
+ * result.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -314,7 +315,8 @@ bool op_valid(const struct world *w, const struct op *op)
         /* a fork beside another thread's call, or without pages of the parent, may leave extents */
         return !w->in_child || (w->options->threads < 2 && !w->lost_pages);
     case OP_LOCK:
-        /* the flock of a child lives until the kernel has torn down the child's memory: some time */
+        /* the flock of a child lives until the kernel has torn down the child's memory: some time
+         */
         if (w->in_child && op->flags & 1)
             return false;
         /* the special files are the same ones on both sides, and threads share some files */

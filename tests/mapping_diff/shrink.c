@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes a failing program small: leaves out halves, quarters, ... and at last single ops as long as it
- * still fails, then makes each op's numbers simpler. An op that lost what it needs is skipped by both
- * sides alike, so that any sublist is a program.
+ * Makes a failing program small: leaves out halves, quarters, ... and at last single ops as long as
+ * it still fails, then makes each op's numbers simpler. An op that lost what it needs is skipped by
+ * both sides alike, so that any sublist is a program.
  */
 #include <string.h>
 #include <time.h>

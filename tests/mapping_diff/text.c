@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Programs as text: one op a line, "kind name=value ...", fields that are zero left out, an address as
- * region+page or region+page+byte (arena+3, s17+0+100, hint+5, kernel+0, null). What follows a # tells
- * the flags' names and the result, for readers only.
+ * Programs as text: one op a line, "kind name=value ...", fields that are zero left out, an address
+ * as region+page or region+page+byte (arena+3, s17+0+100, hint+5, kernel+0, null). What follows a #
+ * tells the flags' names and the result, for readers only.
  */
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pool's core under threads, with pools so small that every pin evicts (CASES 29). Translations are stamps
- * in memory, written without any atomicity: whoever has a slot pinned must find the stamp of its
- * key in it, unchanged, and ThreadSanitizer must find no race.
+ * The pool's core under threads, with pools so small that every pin evicts (CASES 29). Translations
+ * are stamps in memory, written without any atomicity: whoever has a slot pinned must find the
+ * stamp of its key in it, unchanged, and ThreadSanitizer must find no race.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files that come, go and become others while threads read them: rotated, replaced, deleted and made
- * again, cut to nothing; and the first calls of a process, made by all its threads at once.
+ * Files that come, go and become others while threads read them: rotated, replaced, deleted and
+ * made again, cut to nothing; and the first calls of a process, made by all its threads at once.
  */
 #include "stress.h"
 

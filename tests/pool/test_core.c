@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The pool's core on a machine of which every step is scripted. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/pool.h"
+
+#include "../unit.h"
 
 enum { KEYS = 64, SLOTS_MAX = 4096 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Windows where two promises meet: copies and budgets, ends of files, threads and files that end. */
+/* Windows where two promises meet: copies and budgets, ends of files, threads and files that end.
+ */
 #include "common.h"
 
 #include <linux/loop.h>

@@ -199,7 +199,8 @@ static void the_child_of_a_fork_beside_an_install_can_install(void **state)
     assert_int_equal(run_self("after"), 0);
 }
 
-/* A file that is closed while another thread looks at it: its descriptor is the child's to close. */
+/* A file that is closed while another thread looks at it: its descriptor is the child's to close.
+ */
 
 static void *look(void *unused)
 {

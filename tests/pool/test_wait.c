@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who waits for room, and what makes it: copies given back, limits changed, other pools' extents. */
+/* Who waits for room, and what makes it: copies given back, limits changed, other pools' extents.
+ */
 #include "common.h"
 
 #include <pthread.h>

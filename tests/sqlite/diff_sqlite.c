@@ -3,9 +3,10 @@
  * The same random SQL over the default VFS and over `mapfold` gives the same results, statement by
  * statement, and the same files, byte by byte.
  *
- * What is fetched is not in SQLite's cache, so the two sides spill dirty pages at different moments, as
- * they do with the default VFS with and without mmap. That changes how many frames a log has, and what
- * is left in pages of the free list. Odd seeds do not spill; even ones do, and only results are compared.
+ * What is fetched is not in SQLite's cache, so the two sides spill dirty pages at different
+ * moments, as they do with the default VFS with and without mmap. That changes how many frames a
+ * log has, and what is left in pages of the free list. Odd seeds do not spill; even ones do, and
+ * only results are compared.
  *
  * usage: diff_sqlite [SEED [STEPS]]
  */

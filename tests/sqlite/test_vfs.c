@@ -182,7 +182,8 @@ static void a_budget_of_a_few_pages_gives_the_same_rows(void **state)
     }
 }
 
-/* Who waits on a lock of this database, as another process sees it: the type of lock, or F_UNLCK. */
+/* Who waits on a lock of this database, as another process sees it: the type of lock, or F_UNLCK.
+ */
 static const char *locked_name;
 
 static int lock_seen(void)
