@@ -1,18 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * SQLite opens its files by name, so this one cannot be nameless as bench_file's is. A second
- * process, the sweeper, holds the reading end of a pipe whose writing end this process and its
- * forks keep open: at end-of-file all of them are gone, however that came, and it removes the file.
- */
 #include "sqlite_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -20,41 +10,6 @@ int sqlite_file_error(const struct sqlite_file *file, sqlite3 *db, const char *w
 {
     cli_error("cannot %s %s: %s", what, file->path, db ? sqlite3_errmsg(db) : "out of memory");
     return -1;
-}
-
-static void sweep(const struct sqlite_file *file)
-{
-    char journal[sizeof(file->path) + 16];
-    snprintf(journal, sizeof(journal), "%s-journal", file->path);
-    unlink(journal);
-    unlink(file->path);
-    rmdir(file->directory);
-}
-
-static int start_sweeper(struct sqlite_file *file)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC))
-        return -1;
-    fflush(stdout);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        char byte;
-        close(ends[1]);
-        setsid(); /* the terminal's signals pass it by */
-        const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        for (int fd = 0; null >= 0 && fd <= 2; fd++)
-            dup2(null, fd);
-        while (read(ends[0], &byte, 1) < 0 && errno == EINTR)
-            ;
-        sweep(file);
-        _exit(0);
-    }
-    close(ends[0]);
-    file->sweeper = ends[1];
-    if (pid < 0)
-        close(ends[1]);
-    return pid < 0 ? -1 : 0;
 }
 
 static int fill(const struct bench *bench, const struct sqlite_file *file, sqlite3 *db)
@@ -87,18 +42,12 @@ static int fill(const struct bench *bench, const struct sqlite_file *file, sqlit
 int sqlite_file_make(const struct bench *bench, uint64_t rows, struct sqlite_file *file)
 {
     file->rows = rows;
-    snprintf(file->directory, sizeof(file->directory), "%s/mapfold-bench-XXXXXX", bench->directory);
-    if (!mkdtemp(file->directory)) {
+    if (guarded_dir_make(bench->directory, &file->directory)) {
         cli_error("cannot make a directory in %s: %s; choose another with --dir", bench->directory,
                   strerror(errno));
         return -1;
     }
-    snprintf(file->path, sizeof(file->path), "%s/bench.db", file->directory);
-    if (start_sweeper(file)) {
-        cli_error("cannot start the process that removes %s: %s", file->path, strerror(errno));
-        sweep(file);
-        return -1;
-    }
+    snprintf(file->path, sizeof(file->path), "%s/bench.db", file->directory.path);
     sqlite3 *db = NULL;
     int status = sqlite3_open(file->path, &db) == SQLITE_OK
                      ? fill(bench, file, db)
@@ -112,6 +61,5 @@ int sqlite_file_make(const struct bench *bench, uint64_t rows, struct sqlite_fil
 
 void sqlite_file_remove(struct sqlite_file *file)
 {
-    sweep(file);
-    close(file->sweeper);
+    guarded_dir_remove(&file->directory);
 }

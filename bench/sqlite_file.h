@@ -3,15 +3,16 @@
 #ifndef MAPFOLD_BENCH_SQLITE_FILE_H
 #define MAPFOLD_BENCH_SQLITE_FILE_H
 
+#include <limits.h>
 #include <sqlite3.h>
 
 #include "bench.h"
+#include "guarded_dir.h"
 
 struct sqlite_file {
-    char directory[3072];
-    char path[3200];
+    struct guarded_dir directory;
+    char path[PATH_MAX + 16];
     uint64_t rows;
-    int sweeper; /* as long as this is open somewhere, directory and file stay */
 };
 
 /*

@@ -9,14 +9,13 @@
 #define MAPFOLD_BENCH_TEST_TREE_H
 
 #include "bench.h"
-#include "guardian.h"
+#include "guarded_dir.h"
 
 struct test_tree {
     uint32_t count;
     size_t bytes;
-    char *root;
+    struct guarded_dir root;
     char **paths; /* as --dir is: absolute or not */
-    struct guardian guardian;
 };
 
 /* 0, or -1 after telling why not. */
