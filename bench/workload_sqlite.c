@@ -182,7 +182,7 @@ static int reader_open(struct process *process, unsigned number)
 {
     const struct run *run = &process->run;
     struct reader *reader = &process->readers[number];
-    char uri[3400];
+    char uri[sizeof(run->file->path) + 100];
     char pragmas[200];
     reader->process = process;
     reader->run = run;

@@ -226,7 +226,7 @@ enum mf_pass_reason reopen_map(const struct request *request, uintptr_t *start, 
     sys_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof(before), 0, 0);
     *start = job.start;
     *length = job.length;
-    /* NOLINTNEXTLINE(clang-analyzer-core.StackAddressEscape): the child that used the stack is gone
-     */
+    /* The child that used the stack is gone. */
+    /* NOLINTNEXTLINE(clang-analyzer-core.StackAddressEscape) */
     return job.reason;
 }
