@@ -179,8 +179,8 @@ struct kmap_counts kmap_counts(void)
         return pool2002_counts();
     struct pool_counts counts;
     pool_count(&pool, &counts);
-    struct kmap_counts all = {
-        .hits = counts.late_hits,
+    return (struct kmap_counts){
+        .hits = counts.hits,
         .misses = counts.misses,
         .revived = counts.revived,
         .waits = counts.waits,
@@ -190,9 +190,6 @@ struct kmap_counts kmap_counts(void)
         .lock_steps_max = counts.lock_steps_max,
         .passed_max = counts.passed_max,
     };
-    for (unsigned i = 0; i < cpu_count; i++)
-        all.hits += atomic_load_explicit(&cpus[i]->block->hits, memory_order_relaxed);
-    return all;
 }
 
 void kmap_forget_worst(void)

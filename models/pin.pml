@@ -19,6 +19,7 @@
  *   NO_CLOSE_BARRIER none between closing or dooming and counting
  *   NO_WAIT_BARRIER  none between the waiter's flag and its last look
  *   NO_REAP_BARRIER  an unpin retires a doomed slot without one of its own
+ *   ATTENTION_LATE   dooming asks unpins for attention only after its barrier
  *   CHECK_FIRST      the pin looks at the state before it counts
  *   NO_IDENTITY      the pin checks that the slot is open, not that it is the same generation
  *   FLAG_FIRST       the unpin looks for waiters before it counts
@@ -32,7 +33,7 @@
 #define HANDED 4 /* 1: thread 0 has left a pin; 2: it will not */
 #define STATE 5
 #define KEY 6
-#define WAITING 7
+#define WAITING 7 /* the pool's attention: somebody waits, or a slot is doomed */
 
 /* A slot's life: generation * 4 + state. */
 #define LIVE 0
@@ -116,20 +117,21 @@ inline let_go(address, value)
     seen = memory[WAITING];
 #endif
     if
-    :: seen -> event = true
+    :: seen ->
+        event = true;
+#ifdef DOOM
+        if
+        :: state_in(memory[STATE]) == DOOMED ->
+#ifndef NO_REAP_BARRIER
+            heavy();
+#endif
+            retire_if_free()
+        :: else
+        fi
+#endif
     :: else
     fi;
-    seen = 0;
-#ifdef DOOM
-    if
-    :: state_in(memory[STATE]) == DOOMED ->
-#ifndef NO_REAP_BARRIER
-        heavy();
-#endif
-        retire_if_free()
-    :: else
-    fi
-#endif
+    seen = 0
 }
 
 inline unpin()
@@ -257,8 +259,14 @@ proctype other()
     byte me = 2;
     short pinned;
     store(STATE, DOOMED);
+#ifndef ATTENTION_LATE
+    store(WAITING, 1);
+#endif
 #ifndef NO_CLOSE_BARRIER
     heavy();
+#endif
+#ifdef ATTENTION_LATE
+    store(WAITING, 1);
 #endif
     retire_if_free();
     finished++

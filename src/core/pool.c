@@ -31,30 +31,40 @@ static struct pool_counter *counter_grow(struct pool *pool, struct pool_block *b
     struct pool_counter *chunk = machine_chunk(pool, POOL_CHUNK * sizeof(*chunk));
     if (!chunk)
         return NULL;
-    /* release: pairs with the acquire in sums(); a fresh chunk is zero before it is seen */
-    atomic_store_explicit(&block->chunk[slot / POOL_CHUNK], chunk, memory_order_release);
+    pool_chunk_add(block, slot, chunk);
     return chunk + slot % POOL_CHUNK;
 }
 
-/* Without a block the lock makes up for the counters being shared. */
-static void count_common_locked(struct pool *pool, uint32_t slot, bool pin)
+/*
+ * A counter of pins that is at its end begins again at 0, and the unpins are set ahead by as much.
+ * Until both are stored the slot looks pinned once more than it is. Not while a pin or unpin of the
+ * block's is in progress, whose note it would belie.
+ */
+static void renew_locked(struct pool_block *block, struct pool_counter *counter)
 {
-    struct pool_counter *counter = pool_counter(&pool->common, slot);
-    _Atomic uint32_t *side = pin ? &counter->pins : &counter->unpins;
-    atomic_store_explicit(side, atomic_load_explicit(side, memory_order_relaxed) + 1,
-                          memory_order_release);
+    if (atomic_load_explicit(&counter->pins, memory_order_relaxed) != UINT32_MAX)
+        return;
+    atomic_store_explicit(&counter->pins, 0, memory_order_release);
+    pool_count_unpin(counter, atomic_load_explicit(&counter->unpins, memory_order_relaxed));
+    atomic_store_explicit(&block->renewals,
+                          atomic_load_explicit(&block->renewals, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
 }
 
 /* State changes need the lock, so under it a pin needs no second look. */
 static void pin_locked(struct pool *pool, struct pool_block *block, uint32_t slot)
 {
     struct pool_counter *counter = block ? counter_grow(pool, block, slot) : NULL;
-    if (!counter) {
-        count_common_locked(pool, slot, true);
-        return;
+    const bool own = counter != NULL;
+    /* Without counters of its own the lock makes up for these being shared. */
+    if (!own) {
+        block = &pool->common;
+        counter = pool_counter(block, slot);
     }
+    renew_locked(block, counter);
     const uint32_t pins = atomic_load_explicit(&counter->pins, memory_order_relaxed);
-    pool_note_set(block, slot + 1, pins);
+    if (own)
+        pool_note_set(block, slot + 1, pins);
     atomic_store_explicit(&counter->pins, pins + 1, memory_order_release);
 }
 
@@ -62,12 +72,11 @@ void pool_unpin_common(struct pool *pool, struct pool_block *block, uint32_t slo
 {
     lock(pool);
     struct pool_counter *counter = block ? counter_grow(pool, block, slot) : NULL;
-    if (counter)
-        pool_count_unpin(counter);
-    else
-        count_common_locked(pool, slot, false);
+    if (!counter)
+        counter = pool_counter(&pool->common, slot);
+    pool_count_unpin(counter, atomic_load_explicit(&counter->unpins, memory_order_relaxed));
     unlock(pool);
-    if (pool_is_awaited(pool, slot))
+    if (pool_is_awaited(pool, machine_barrier_light))
         pool_unpin_slow(pool, slot);
 }
 
@@ -90,7 +99,7 @@ void pool_give_up(struct pool *pool, struct pool_block *block)
     const uint32_t slot = note - 1;
     atomic_store_explicit(&pool_counter(block, slot)->pins, before, memory_order_release);
     pool_settle(block);
-    if (pool_is_awaited(pool, slot))
+    if (pool_is_awaited(pool, machine_barrier_light))
         pool_unpin_slow(pool, slot);
 }
 
@@ -107,7 +116,6 @@ static int pin_found_locked(struct pool *pool, struct pool_block *block, uint32_
         __attribute__((fallthrough));
     case POOL_CLOSED:
     case POOL_LIVE:
-        pool->counts.late_hits += state_of(pool, slot) != POOL_IDLE;
         pin_locked(pool, block, slot);
         set_state_locked(pool, slot, POOL_LIVE);
         return 0;
@@ -187,6 +195,7 @@ static void leave_queue_locked(struct pool *pool, struct wish *wish)
     if (!wish->queued)
         return;
     dequeue_locked(pool, &pool->starving, &wish->waiter);
+    atomic_fetch_sub_explicit(&pool->attention, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&pool->waiting, 1, memory_order_relaxed);
     wish->queued = false;
     signal_starving_locked(pool); /* what is left may do for the next */
@@ -207,8 +216,11 @@ static int look_for_room_locked(struct pool *pool, struct wish *wish)
     /* Cleared before the look: what is unpinned during it sets the event, and we do not sleep. */
     if (wish->queued)
         machine_event_clear(&wish->waiter.event);
+    const uint32_t reaped = pool->reaped;
     const int count = pool_evict_locked(pool, wish->queued || !wish->deadline);
-    return count < 0 ? -MF_EAGAIN : count == 0 && pool->idle_head == POOL_NONE;
+    if (count < 0)
+        return -MF_EAGAIN;
+    return count == 0 && pool->idle_head == POOL_NONE && pool->reaped == reaped;
 }
 
 /*
@@ -228,6 +240,7 @@ static int make_room_locked(struct pool *pool, struct wish *wish)
         return -MF_EAGAIN;
     if (!wish->queued) {
         enqueue_locked(&pool->starving, &wish->waiter);
+        atomic_fetch_add_explicit(&pool->attention, 1, memory_order_relaxed);
         /* seq_cst: pairs with pool_budget_changed */
         atomic_fetch_add_explicit(&pool->waiting, 1, memory_order_seq_cst);
         wish->queued = true;
@@ -323,10 +336,27 @@ bool pool_counter_ready(struct pool *pool, struct pool_block *block, uint32_t sl
 {
     if (!block)
         return false;
+    if (pool_counter(block, slot))
+        return true;
     lock(pool);
     const bool ready = counter_grow(pool, block, slot) != NULL;
     unlock(pool);
     return ready;
+}
+
+bool pool_hit_ready(struct pool *pool, struct pool_block *block, uint32_t slot)
+{
+    struct pool_counter *counter = pool_counter(block, slot);
+    if (counter && atomic_load_explicit(&counter->pins, memory_order_relaxed) != UINT32_MAX)
+        return true;
+    lock(pool);
+    counter = counter_grow(pool, block, slot);
+    if (counter)
+        renew_locked(block, counter);
+    unlock(pool);
+    if (counter && pool_is_awaited(pool, machine_barrier_light))
+        pool_unpin_slow(pool, slot); /* it may have looked pinned */
+    return counter != NULL;
 }
 
 /* Beginning, and fork. */
@@ -342,14 +372,14 @@ void pool_init(struct pool *pool, const struct pool_memory *memory)
     pool->batch_max = memory->batch_max;
     pool->empty = pool->kept = pool->idle_head = pool->idle_tail = POOL_NONE;
     for (uint32_t i = 0; i < memory->capacity; i += POOL_CHUNK)
-        atomic_store_explicit(&pool->common.chunk[i / POOL_CHUNK], memory->common_counters + i,
-                              memory_order_relaxed);
+        pool_chunk_add(&pool->common, i, memory->common_counters + i);
     atomic_store_explicit(&pool->blocks, &pool->common, memory_order_release);
 }
 
 void pool_block_add(struct pool *pool, struct pool_block *block)
 {
     lock(pool);
+    block->pool = pool;
     block->next = atomic_load_explicit(&pool->blocks, memory_order_relaxed);
     /* release: pairs with the acquire in sum_side() */
     atomic_store_explicit(&pool->blocks, block, memory_order_release);
@@ -395,16 +425,46 @@ void pool_thaw(struct pool *pool, bool child)
         return;
     }
     pool->changes = pool->starving = (struct pool_queue){NULL, NULL};
+    atomic_fetch_sub_explicit(&pool->attention,
+                              atomic_load_explicit(&pool->waiting, memory_order_relaxed),
+                              memory_order_relaxed);
     atomic_store_explicit(&pool->waiting, 0, memory_order_relaxed);
     for (struct pool_block *block = atomic_load_explicit(&pool->blocks, memory_order_relaxed);
          block; block = block->next)
         undo_note(block);
+    const uint32_t used = pool->used;
     unlock(pool);
+    /* Whoever unpinned them last may be gone. */
+    for (uint32_t slot = 0; slot < used && pool_is_awaited(pool, machine_barrier_light); slot++)
+        pool_reap(pool, slot, false);
+}
+
+static uint64_t count_pins(const struct pool_block *block, uint32_t used)
+{
+    uint64_t pins =
+        (uint64_t)atomic_load_explicit(&block->renewals, memory_order_relaxed) * UINT32_MAX;
+    for (uint32_t slot = 0; slot < used; slot++) {
+        /* acquire: pairs with the release in pool_chunk_add */
+        const uintptr_t chunk = pool_chunk(block, slot, memory_order_acquire);
+        if (chunk)
+            pins += atomic_load_explicit(&pool_counter_in(chunk, slot)->pins, memory_order_relaxed);
+        else
+            slot |= POOL_CHUNK - 1;
+    }
+    return pins;
 }
 
 void pool_count(struct pool *pool, struct pool_counts *counts)
 {
     lock(pool);
     *counts = pool->counts;
+    const uint32_t used = pool->used;
     unlock(pool);
+    uint64_t pins = 0;
+    for (const struct pool_block *block = atomic_load_explicit(&pool->blocks, memory_order_acquire);
+         block; block = block->next)
+        pins += count_pins(block, used);
+    /* A pin that a fork has taken back is in one sum and not in the other. */
+    const uint64_t others = counts->misses + counts->revived;
+    counts->hits = pins > others ? pins - others : 0;
 }

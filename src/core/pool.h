@@ -37,9 +37,9 @@ enum {
 
 /*
  * The states of a slot. All changes are made under the lock.
+ *   LIVE      may be pinned; the only state in which a pin succeeds
  *   EMPTY     no translation, no key
  *   FILLING   a thread is installing its translation; others that want the key wait
- *   LIVE      may be pinned; the only state in which a pin succeeds
  *   CLOSED    the evictor is finding out whether it is pinned; a pin under the lock reopens it
  *   DROPPING  it is not, and its translation is being dropped; others that want the key wait
  *   IDLE      dropped, and the next but some to be reused; a pin under the lock revives it
@@ -48,9 +48,9 @@ enum {
  * A slot is in the hash table from FILLING to IDLE.
  */
 enum pool_state {
+    POOL_LIVE, /* 0: what the hit asks for most cheaply. Slots never used have no state yet. */
     POOL_EMPTY,
     POOL_FILLING,
-    POOL_LIVE,
     POOL_CLOSED,
     POOL_DROPPING,
     POOL_IDLE,
@@ -75,7 +75,8 @@ struct pool_slot {
     struct machine_slot machine;
 };
 
-/* Pins and unpins of one slot by one thread, each only growing, modulo 2^32. */
+/* Pins and unpins of one slot by one thread, modulo 2^32. Each only grows, but pins begin again at 0
+ * when they are at their end. */
 struct pool_counter {
     _Atomic uint32_t pins;
     _Atomic uint32_t unpins;
@@ -97,9 +98,12 @@ struct pool_block {
     /* What is in progress, for pool_thaw and pool_give_up; and the owner's mark, or NULL. */
     struct pool_note note;
     _Atomic(uint64_t *) note_mark;
-    _Atomic uintptr_t hits;
-    struct pool_block *next; /* constant once added */
-    _Atomic(struct pool_counter *) chunk[POOL_SLOTS_MAX / POOL_CHUNK];
+    struct pool *pool;       /* constant once added */
+    struct pool_block *next; /* the same */
+    /* How often one of its counters of pins, at UINT32_MAX, has begun again at 0. */
+    _Atomic uint32_t renewals;
+    /* For each POOL_CHUNK slots, where the counter of slot 0 would be if all lay together; or 0. */
+    _Atomic uintptr_t chunk[POOL_SLOTS_MAX / POOL_CHUNK];
 };
 
 struct pool_waiter {
@@ -113,7 +117,7 @@ struct pool_queue {
 
 /* Under the lock, or the evictor's. Plain numbers: the machine adds them up. */
 struct pool_counts {
-    uint64_t late_hits; /* found LIVE, but only under the lock */
+    uint64_t hits; /* by pool_count: all pins but those that missed or revived */
     uint64_t misses, revived, evicted, rounds, waits;
     uint64_t lock_taken, lock_contended, lock_steps;
     uint64_t passed; /* sleepers woken or passed over in the queues, under the lock */
@@ -129,8 +133,10 @@ struct pool {
     uint32_t capacity;
     uint32_t batch_max;
 
-    /* Read by every unpin, written when a thread begins or ends to wait. */
-    _Atomic uint32_t waiting;
+    /* Read by every unpin: how many threads wait, and slots are doomed, all told; a machine that
+     * wants to see every unpin in pool_unpin_slow adds one. Written when one of these changes. */
+    _Atomic uint32_t attention;
+    _Atomic uint32_t waiting; /* threads */
 
     _Atomic(struct pool_block *) blocks __attribute__((aligned(64)));
 
@@ -144,6 +150,7 @@ struct pool {
     uint32_t in_transit; /* slots that are FILLING or BUSY */
     uint32_t retiring;   /* those that are BUSY */
     uint32_t steps;      /* slots looked at in this hold of the lock */
+    uint32_t reaped;     /* doomed slots that were retired, their translations gone; wraps */
     bool evicting;       /* a thread is the evictor: hand, seen and batch are its own */
     bool frozen;
     struct pool_queue starving; /* wait for a slot, first come first served */
@@ -198,7 +205,7 @@ static inline void pool_mark(struct pool_block *block, uint64_t *mark)
 static inline void pool_note_set(struct pool_block *block, uint32_t what, uint32_t before)
 {
 #if UINTPTR_MAX > UINT32_MAX
-    atomic_store_explicit(&block->note.word, (uint64_t)before << 32 | what, memory_order_release);
+    atomic_store_explicit(&block->note.word, ((uint64_t)before << 32) + what, memory_order_release);
 #else
     atomic_store_explicit(&block->note.before, before, memory_order_relaxed);
     atomic_store_explicit(&block->note.what, what, memory_order_release);
@@ -244,6 +251,10 @@ void pool_budget_changed(struct pool *pool);
 /* Makes the counter that an unpin needs; false: memory is out. */
 bool pool_counter_ready(struct pool *pool, struct pool_block *block, uint32_t slot);
 
+/* Makes the counter, with room for one pin more, that pool_hit needs and does not make. The block,
+ * which is not NULL, has no pin in progress. false: memory is out. */
+bool pool_hit_ready(struct pool *pool, struct pool_block *block, uint32_t slot);
+
 /* Evicts and retires up to count slots that nobody has pinned; the number that went. */
 uint32_t pool_shrink(struct pool *pool, uint32_t count);
 
@@ -253,10 +264,11 @@ uint32_t pool_pinned(struct pool *pool, uint32_t slot);
 
 /* Waits until no call is between two states, and keeps all others out; for fork. */
 void pool_freeze(struct pool *pool);
-/* Ends it; in the child all other threads are gone, and so are their unfinished pins. */
+/* Ends it; in the child all other threads are gone, and so are their unfinished pins, and doomed
+ * slots that nobody else has pinned. */
 void pool_thaw(struct pool *pool, bool child);
 
-/* pool_counts, at one moment. */
+/* pool_counts, at one moment; for the hits reads all counters that there are. */
 void pool_count(struct pool *pool, struct pool_counts *counts);
 
 /* The cold halves of pool_unpin: somebody waits, or the slot is doomed; and without counters. */
@@ -274,62 +286,79 @@ static inline uint32_t pool_generation(const struct pool *pool, uint32_t slot)
     return atomic_load_explicit(&pool->slots[slot].life, memory_order_relaxed) >> 3;
 }
 
-static inline struct pool_counter *pool_counter(struct pool_block *block, uint32_t slot)
+/* 0, or what pool_counter_in finds the slot's counter by. */
+static inline uintptr_t pool_chunk(const struct pool_block *block, size_t slot, memory_order order)
 {
-    struct pool_counter *chunk =
-        atomic_load_explicit(&block->chunk[slot / POOL_CHUNK], memory_order_relaxed);
-    return chunk ? chunk + slot % POOL_CHUNK : NULL;
+    return atomic_load_explicit(&block->chunk[slot / POOL_CHUNK], order);
 }
 
+static inline struct pool_counter *pool_counter_in(uintptr_t chunk, size_t slot)
+{
+    return (struct pool_counter *)(chunk + slot * sizeof(struct pool_counter));
+}
+
+/* For the block's owner. */
+static inline struct pool_counter *pool_counter(const struct pool_block *block, uint32_t slot)
+{
+    const uintptr_t chunk = pool_chunk(block, slot, memory_order_relaxed);
+    return chunk ? pool_counter_in(chunk, slot) : NULL;
+}
+
+/* A chunk of zeros, of which slot has its counter, becomes the block's. */
+static inline void pool_chunk_add(struct pool_block *block, uint32_t slot,
+                                  struct pool_counter *chunk)
+{
+    const uintptr_t before = slot / POOL_CHUNK * (POOL_CHUNK * sizeof(*chunk));
+    /* release: pairs with the acquire in sum_side(); a fresh chunk is zero before it is seen */
+    atomic_store_explicit(&block->chunk[slot / POOL_CHUNK], (uintptr_t)chunk - before,
+                          memory_order_release);
+}
+
+/* Neighbours by index have neighbouring buckets, which share cache lines, and no multiplication
+ * waits for the index. Indices in large equal steps are kept apart by their upper bits. */
 static inline uint32_t pool_hash(const struct pool *pool, struct pool_key key)
 {
-    return (uint32_t)((key.owner * (uintptr_t)0x9e3779b97f4a7c15 +
-                       key.index * (uintptr_t)0xd6e8feb86659fd93) >>
-                      4 * sizeof(uintptr_t)) &
-           pool->bucket_mask;
+    const uintptr_t owner = key.owner * (uintptr_t)0x9e3779b97f4a7c15 >> 4 * sizeof(uintptr_t);
+    return (uint32_t)(owner + key.index + (key.index >> 11)) & pool->bucket_mask;
 }
 
 static inline bool pool_slot_holds(const struct pool_slot *slot, struct pool_key key)
 {
-    return ((atomic_load_explicit(&slot->owner, memory_order_relaxed) ^ key.owner) |
-            (atomic_load_explicit(&slot->index, memory_order_relaxed) ^ key.index)) == 0;
-}
-
-/* What every unpin ends with, after it has written its counter: whether somebody has to be told, by
- * pool_unpin_slow. */
-static inline bool pool_is_awaited(const struct pool *pool, uint32_t slot)
-{
-    machine_barrier_light(); /* pairs with the heavy one of a waiter, and of pool_doom */
-    return atomic_load_explicit(&pool->waiting, memory_order_relaxed) ||
-           pool_life_state(atomic_load_explicit(&pool->slots[slot].life, memory_order_relaxed)) ==
-               POOL_DOOMED;
+    return atomic_load_explicit(&slot->owner, memory_order_relaxed) == key.owner &&
+           atomic_load_explicit(&slot->index, memory_order_relaxed) == key.index;
 }
 
 /*
- * Notes that an unpin is in progress; the counter for pool_count_unpin, or NULL (and nothing noted)
- * if the thread has none. Also turns the note of a pin of the same slot into that of its unpin, by
- * the one store of pool_note_set: both leave the child the same sum.
+ * What every unpin ends with, after it has written its counter: whether pool_unpin_slow has to look
+ * closer. light: machine_barrier_light, or one that does as much where it is called.
+ */
+static inline __attribute__((always_inline)) bool pool_is_awaited(const struct pool *pool,
+                                                                  void (*light)(void))
+{
+    light(); /* pairs with the heavy one of a waiter, and of pool_doom */
+    return atomic_load_explicit(&pool->attention, memory_order_relaxed) != 0;
+}
+
+/*
+ * Notes that an unpin is in progress; what the counter says until pool_count_unpin. Also turns the
+ * note of a pin of the same slot into that of its unpin, by the one store of pool_note_set: both
+ * leave the child the same sum.
  */
 /* NOLINTNEXTLINE(readability-non-const-parameter): kept, to be written through */
-static inline struct pool_counter *pool_unpin_note(struct pool_block *block, uint32_t slot,
-                                                   uint64_t *mark)
+static inline uint32_t pool_unpin_note(struct pool_block *block, struct pool_counter *counter,
+                                       uint32_t slot, uint64_t *mark)
 {
-    struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;
-    if (!counter)
-        return NULL;
+    const uint32_t before = atomic_load_explicit(&counter->unpins, memory_order_relaxed);
     pool_mark(block, mark);
-    pool_note_set(block, (slot + 1) | POOL_NOTE_UNPIN,
-                  atomic_load_explicit(&counter->unpins, memory_order_relaxed));
-    return counter;
+    pool_note_set(block, slot + (1 + POOL_NOTE_UNPIN), before);
+    return before;
 }
 
 /* Counts an unpin. What was done with the slot comes before (release: pairs with the acquire in
  * sums()). */
-static inline void pool_count_unpin(struct pool_counter *counter)
+static inline void pool_count_unpin(struct pool_counter *counter, uint32_t before)
 {
-    atomic_store_explicit(&counter->unpins,
-                          atomic_load_explicit(&counter->unpins, memory_order_relaxed) + 1,
-                          memory_order_release);
+    atomic_store_explicit(&counter->unpins, before + 1, memory_order_release);
 }
 
 static inline void pool_unpin(struct pool *pool, struct pool_block *block, uint32_t slot)
@@ -339,8 +368,8 @@ static inline void pool_unpin(struct pool *pool, struct pool_block *block, uint3
         pool_unpin_common(pool, block, slot);
         return;
     }
-    pool_count_unpin(counter);
-    if (__builtin_expect(pool_is_awaited(pool, slot), false))
+    pool_count_unpin(counter, atomic_load_explicit(&counter->unpins, memory_order_relaxed));
+    if (__builtin_expect(pool_is_awaited(pool, machine_barrier_light), false))
         pool_unpin_slow(pool, slot);
 }
 
@@ -359,36 +388,33 @@ static inline uint32_t pool_first(const struct pool *pool, struct pool_key key)
 }
 
 /*
- * Pins the slot if it holds the key, with no store but to the thread's own block. false: it does
- * not, or is closed; then, and if the pin turns out to be no use, pool_give_up must follow. Calls
- * nothing, so that a caller who leaves all else to a slow path of its own keeps its registers.
+ * Pins slot i, which is *slot, if it holds the key, with no store but to the thread's own block.
+ * false: it does not, or is closed; then, and if the pin turns out to be no use, pool_give_up must
+ * follow. Calls nothing but light, so that a caller who leaves all else to a slow path of its own
+ * keeps its registers. light: machine_barrier_light, or one that does as much where it is called.
  */
-static inline __attribute__((always_inline)) bool
-pool_try(const struct pool *pool, struct pool_block *block, uint32_t i, struct pool_key key)
+static inline __attribute__((always_inline)) bool pool_try(struct pool_block *block, uint32_t i,
+                                                           const struct pool_slot *slot,
+                                                           struct pool_key key, void (*light)(void))
 {
-    if (__builtin_expect(i == POOL_NONE, false))
-        return false;
-    const struct pool_slot *slot = &pool->slots[i];
     /* acquire: the key is looked at in this life or a later one; and the slot is read after it */
     const uint32_t life = atomic_load_explicit(&slot->life, memory_order_acquire);
-    struct pool_counter *counter = pool_counter(block, i);
-    const bool usable = counter && pool_life_state(life) == POOL_LIVE;
-    if (__builtin_expect(!usable, false) || __builtin_expect(!pool_slot_holds(slot, key), false))
+    if (__builtin_expect(pool_life_state(life) != POOL_LIVE, false) ||
+        __builtin_expect(!pool_slot_holds(slot, key), false))
         return false;
+    const uintptr_t chunk = pool_chunk(block, i, memory_order_relaxed);
+    if (__builtin_expect(!chunk, false))
+        return false;
+    struct pool_counter *counter = pool_counter_in(chunk, i);
     const uint32_t pins = atomic_load_explicit(&counter->pins, memory_order_relaxed);
+    if (__builtin_expect(pins == UINT32_MAX, false))
+        return false; /* at its end: pool_pin and pool_hit_ready renew it */
     pool_note_set(block, i + 1, pins);
     atomic_store_explicit(&counter->pins, pins + 1, memory_order_release);
-    machine_barrier_light(); /* pairs with the heavy one between CLOSED or DOOMED and sums() */
+    light(); /* pairs with the heavy one between CLOSED or DOOMED and sums() */
 
     /* LIVE in the same generation: from here on the slot stays what it is. */
     return __builtin_expect(atomic_load_explicit(&slot->life, memory_order_acquire) == life, true);
-}
-
-static inline void pool_count_hit(struct pool_block *block)
-{
-    atomic_store_explicit(&block->hits,
-                          atomic_load_explicit(&block->hits, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
 }
 
 /*
@@ -400,11 +426,10 @@ static inline uint32_t pool_hit(struct pool *pool, struct pool_block *block, str
     uint32_t i = pool_first(pool, key);
     if (i != POOL_NONE && !pool_slot_holds(&pool->slots[i], key))
         i = pool_walk(pool, i, key);
-    if (!pool_try(pool, block, i, key)) {
+    if (i == POOL_NONE || !pool_try(block, i, &pool->slots[i], key, machine_barrier_light)) {
         pool_give_up(pool, block);
         return POOL_NONE;
     }
-    pool_count_hit(block);
     return i;
 }
 

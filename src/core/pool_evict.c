@@ -18,15 +18,15 @@ static void sum_side(struct pool *pool, const uint32_t *slots, uint32_t count, u
     for (struct pool_block *block = atomic_load_explicit(&pool->blocks, memory_order_acquire);
          block; block = block->next)
         for (uint32_t i = 0; i < count; i++) {
-            struct pool_counter *chunk =
-                atomic_load_explicit(&block->chunk[slots[i] / POOL_CHUNK], memory_order_acquire);
+            /* acquire: pairs with the release in pool_chunk_add */
+            const uintptr_t chunk = pool_chunk(block, slots[i], memory_order_acquire);
             if (!chunk)
                 continue;
-            chunk += slots[i] % POOL_CHUNK;
+            const struct pool_counter *counter = pool_counter_in(chunk, slots[i]);
             /* acquire: orders all reads of unpins before those of pins, and the slot's reuse after
              * what the last user did with it (pairs with the release in pool_count_unpin) */
-            total[i] +=
-                atomic_load_explicit(pins ? &chunk->pins : &chunk->unpins, memory_order_acquire);
+            total[i] += atomic_load_explicit(pins ? &counter->pins : &counter->unpins,
+                                             memory_order_acquire);
         }
 }
 
@@ -90,8 +90,10 @@ static void reap_unless_pinned(struct pool *pool, uint32_t slot, uint32_t doomed
     /* A fork waits for the evictor, so the evictor must not wait for the fork. */
     while (pool->frozen && !evictor)
         sleep_for_change_locked(pool);
-    if (!pool->frozen && life_of(pool, slot) == doomed)
-        retire_locked(pool, slot);
+    if (!pool->frozen && life_of(pool, slot) == doomed) {
+        atomic_fetch_sub_explicit(&pool->attention, 1, memory_order_relaxed);
+        pool->reaped += retire_locked(pool, slot);
+    }
     unlock(pool);
 }
 
@@ -276,6 +278,7 @@ static void doom_locked(struct pool *pool, const struct pool_victim *victim)
         case POOL_CLOSED:
             unhash_locked(pool, slot);
             set_state_locked(pool, slot, POOL_DOOMED);
+            atomic_fetch_add_explicit(&pool->attention, 1, memory_order_relaxed);
             return;
         case POOL_IDLE:
             remove_idle_locked(pool, slot);

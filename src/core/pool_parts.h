@@ -93,9 +93,10 @@ static inline uint32_t pop_empty_locked(struct pool *pool)
     const uint32_t slot = pool->empty;
     if (slot != POOL_NONE)
         pool->empty = pool->slots[slot].link;
-    else if (pool->used < pool->capacity)
-        return pool->used++;
-    return slot;
+    if (slot != POOL_NONE || pool->used == pool->capacity)
+        return slot;
+    set_state_locked(pool, pool->used, POOL_EMPTY);
+    return pool->used++;
 }
 
 static inline void push_empty_locked(struct pool *pool, uint32_t slot)

@@ -78,7 +78,7 @@ static bool find_in_pool(struct mf_pool *pool, const char *address, struct place
     for (uint32_t i = 0; i < used; i++) {
         struct machine_slot *machine = &pool->core.slots[i].machine;
         char *base = atomic_load_explicit(&machine->base, memory_order_relaxed);
-        const size_t length = atomic_load_explicit(&machine->length, memory_order_relaxed);
+        const size_t length = atomic_load_explicit(&pool->extents[i].length, memory_order_relaxed);
         if (!base || address < base || address >= base + length)
             continue;
         if (!pool_pinned(&pool->core, i))
@@ -213,9 +213,13 @@ static bool handle(const siginfo_t *info, ucontext_t *context)
         return false;
     struct place place;
     const bool ours = find_extent(info->si_addr, &place);
-    if (ours) /* release: pairs with the acquire after the bytes were read; before the repair */
-        atomic_store_explicit(&place.pool->core.slots[place.slot].machine.failed, 1,
-                              memory_order_release);
+    if (ours) {
+        /* Before the repair; pairs with the acquire after the bytes were read. Both seq_cst: see
+         * set_usable_locked. */
+        struct machine_slot *machine = &place.pool->core.slots[place.slot].machine;
+        atomic_store_explicit(&machine->failed, 1, memory_order_seq_cst);
+        atomic_store_explicit(&machine->usable, 0, memory_order_seq_cst);
+    }
     const uintptr_t fixup = copy_fixup(get_pc(context));
     if (fixup) {
         set_pc(context, fixup);

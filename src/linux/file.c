@@ -185,7 +185,14 @@ int file_refresh_size(struct mf_file *file)
     cancel_restore(cancel);
     if (size < 0)
         return (int)size;
-    atomic_store_explicit(&file->size, (uint64_t)size, memory_order_relaxed);
+    /* Where it has grown, the quick ways find out one by one: extent_resize. */
+    uint64_t seen = atomic_load_explicit(&file->size, memory_order_relaxed);
+    while (seen < (uint64_t)size)
+        if (atomic_compare_exchange_weak_explicit(&file->size, &seen, (uint64_t)size,
+                                                  memory_order_relaxed, memory_order_relaxed))
+            return 0;
+    if (seen > (uint64_t)size)
+        extents_resize(file, (uint64_t)size);
     return 0;
 }
 
@@ -263,8 +270,7 @@ static int make_file(struct mf_pool *pool, int fd, uint32_t flags, struct mf_fil
         return (int)size;
     }
     file->pool = pool;
-    file->owner = (1 + atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed))
-                  << (SPAN_BITS + 1);
+    file->owner = (1 + atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed)) << MODE_BITS;
     atomic_init(&file->size, (uint64_t)size);
     file->write = flags & MF_FILE_WRITE;
     file->copy_only = flags & MF_FILE_COPY || is_not_to_be_mapped(fd);

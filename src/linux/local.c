@@ -3,14 +3,13 @@
  * Local windows: the atomic kmaps. A thread's own, on a stack of their own; they borrow an extent
  * that is mapped, or that can be mapped without waiting for anybody's unpin once it was touched
  * twice; else the piece is read into the thread's buffer, of which the stack's top is given back
- * with its window. The window's opaque words: the pool, slot << 32 | depth, bytes of the buffer
- * before it, and a token.
+ * with its window. The window's second opaque word: bytes of the buffer before it.
  */
 
 #include "linux/pool.h"
 #include "linux/system.h"
 
-enum { IN_POOL, IN_SLOT, IN_BUFFER };
+enum { IN_BUFFER = WINDOW_WORD + 1 };
 
 static inline __attribute__((always_inline)) void push(struct thread *self, struct mf_pool *pool,
                                                        uint32_t slot, const void *data,
@@ -19,10 +18,8 @@ static inline __attribute__((always_inline)) void push(struct thread *self, stru
     w->data = data;
     w->length = length;
     w->flags = slot == POOL_NONE && length ? MF_WINDOW_COPY : 0;
-    w->opaque[IN_POOL] = (uintptr_t)pool;
-    w->opaque[IN_SLOT] = (uint64_t)slot << 32 | self->locals;
     w->opaque[IN_BUFFER] = self->local_used;
-    window_own(w, true);
+    window_own(w, pool, WINDOW_LOCAL | (slot == POOL_NONE ? WINDOW_NO_SLOT : slot));
     self->local[self->locals] = (struct local){w, pool, slot, slot != POOL_NONE};
     store_fence();
     *(volatile uint32_t *)&self->locals = self->locals + 1;
@@ -65,7 +62,7 @@ static int pin_slow(struct thread *self, struct mf_file *file, uint64_t offset, 
     char *data;
     const bool too_long = length > LOCAL_BUFFER - self->local_used;
     if (!file->copy_only && piece_locate(file, offset, length, false, &piece) == 0 &&
-        (ghost_touch(file->pool, piece.key) || too_long) &&
+        (piece_is_mapped(file->pool, &piece) || ghost_touch(file->pool, piece.key) || too_long) &&
         piece_pin(file, &piece, MF_NOWAIT, &slot, &data) == 0) {
         push(self, file->pool, slot, data, length, w);
         pool_settle(thread_block(file->pool));
@@ -96,18 +93,16 @@ pin_generic(struct mf_file *file, uint64_t offset, size_t length, struct mf_wind
 
 int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf_window *w)
 {
-    /* The short way: not empty, within the size last seen, mapped. */
+    /* The quick way, as of mf_window_pin. */
     struct mf_pool *pool = file->pool;
+    struct pool_block *block = thread_quick[pool->index];
     struct thread *self = thread_self;
-    struct pool_block *block = thread_block_ready(pool);
-    const uint64_t size = atomic_load_explicit(&file->size, memory_order_relaxed);
-    if (__builtin_expect(block && self->locals < LOCALS_MAX && !window_is_in_use(w) &&
-                             length - 1 < size && offset <= size - length,
-                         true)) {
+    if (__builtin_expect(block && self->locals < LOCALS_MAX && !w->opaque[WINDOW_WORD], true)) {
         pool_mark(block, &self->local[self->locals].pinned);
         uint32_t slot;
-        const char *data = piece_try(file, pool, block, offset, length, false, &slot);
-        if (__builtin_expect(data != NULL, true)) {
+        char *data;
+        if (__builtin_expect(piece_try(file, pool, block, offset, length, false, &slot, &data),
+                             true)) {
             push(self, pool, slot, data, length, w);
             pool_settle(block);
             return 0;
@@ -119,22 +114,13 @@ int mf_local_pin(struct mf_file *file, uint64_t offset, size_t length, struct mf
 /* The child of a fork in between finds the mark cleared, and the pin given back. */
 void local_put(struct pool_block *block, struct local *local)
 {
-    pool_unpin_note(block, local->slot, &local->pinned);
-    store_fence();
-    *(volatile uint64_t *)&local->pinned = 0;
+    struct pool_counter *counter = block ? pool_counter(block, local->slot) : NULL;
+    if (counter)
+        pool_unpin_note(block, counter, local->slot, &local->pinned);
+    mark_clear(&local->pinned);
     pool_unpin(&local->pool->core, block, local->slot);
-    pool_settle(block);
-}
-
-static int unpin_extent(struct local *local)
-{
-    struct mf_pool *pool = local->pool;
-    const struct pool_victim victim = {local->slot, pool_generation(&pool->core, local->slot)};
-    const int err = extent_failed(pool, local->slot) ? -EIO : 0;
-    local_put(thread_block_ready(pool), local);
-    if (__builtin_expect(pool->flags & MF_POOL_DEBUG, false))
-        pool_doom(&pool->core, &victim, 1);
-    return err;
+    if (counter)
+        pool_settle(block);
 }
 
 int mf_local_unpin(struct mf_window *w)
@@ -145,7 +131,10 @@ int mf_local_unpin(struct mf_window *w)
         return -EINVAL;
     struct local *local = &self->local[self->locals - 1];
     const size_t used = w->opaque[IN_BUFFER];
-    const int err = local->slot == POOL_NONE ? 0 : unpin_extent(local);
+    struct mf_pool *pool = local->pool;
+    const int err = local->slot == POOL_NONE ? 0
+                                             : piece_unpin(pool, thread_quick[pool->index],
+                                                           local->slot, &local->pinned, NULL);
     window_clear(w);
     self->locals--;
     self->local_used = used;

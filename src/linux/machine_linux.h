@@ -36,11 +36,13 @@ struct machine_event {
     _Atomic uint32_t set; /* a futex */
 };
 
-/* An extent as its users see it; the rest of it is in pool_extent.c. */
+/* An extent as its users see it; the rest of it is in struct extent. */
 struct machine_slot {
     _Atomic uint32_t failed; /* set by the first fault, see fault.c */
     _Atomic(char *) base;    /* NULL: none */
-    _Atomic size_t length;   /* bytes mapped at base */
+    /* Bytes from base in which the quick ways may pin: mapped, and of the file as its size was last
+     * seen; 0 once it has failed. It may be too low after the file has grown: extent_resize. */
+    _Atomic size_t usable;
 };
 
 extern bool machine_fences; /* constant after machine_start */
@@ -60,6 +62,15 @@ static inline void machine_fence(void)
 static inline void machine_barrier_light(void)
 {
     if (MACHINE_ALWAYS_FENCES || __builtin_expect(machine_fences, false))
+        machine_fence();
+    else
+        atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* The light one for who has its block from thread_quick. */
+static inline void machine_barrier_compiler(void)
+{
+    if (MACHINE_ALWAYS_FENCES)
         machine_fence();
     else
         atomic_signal_fence(memory_order_seq_cst);

@@ -158,7 +158,7 @@ static int create(const struct mf_pool_limits *limits, size_t extent, uint32_t f
     pool->extent_mask = extent - 1;
     pool->flags = flags;
     if (flags & MF_POOL_DEBUG)
-        atomic_init(&pool->core.waiting, 1); /* every unpin looks closer: piece_unpin_slow */
+        atomic_init(&pool->core.attention, 1); /* every unpin looks closer: piece_unpin_slow */
     pool->open_max = limits->files;
     set_budget(&pool->budget, limits);
     set_bytes_limit(&pool->budget, limits->bytes);
@@ -282,15 +282,6 @@ static uint64_t count_failed(struct mf_pool *pool)
     return failed;
 }
 
-static uint64_t count_hits(struct mf_pool *pool)
-{
-    uint64_t hits = 0;
-    for (struct pool_block *block = atomic_load_explicit(&pool->core.blocks, memory_order_acquire);
-         block; block = block->next)
-        hits += atomic_load_explicit(&block->hits, memory_order_relaxed);
-    return hits;
-}
-
 void mf_pool_stats(struct mf_pool *pool, struct mf_pool_stats *stats)
 {
     struct pool_counts counts;
@@ -309,7 +300,7 @@ void mf_pool_stats(struct mf_pool *pool, struct mf_pool_stats *stats)
     stats->maps = (uint32_t)atomic_load_explicit(&pool->budget.maps, memory_order_relaxed);
     stats->pinned = count_pinned(pool);
     stats->failed += count_failed(pool);
-    stats->hits = count_hits(pool) + counts.late_hits;
+    stats->hits = counts.hits;
     stats->misses = counts.misses;
     stats->revived = counts.revived;
     stats->evicted = counts.evicted;

@@ -14,6 +14,7 @@
 
 #include <fcntl.h>
 #include <mapfold/window.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #define MF_MACHINE "linux/machine_linux.h"
@@ -28,7 +29,8 @@ enum {
     BATCH_MAX = 256,        /* extents that one round frees, or forgets */
     TRIALS_MAX = 64,        /* descriptors on trial */
     HANDLE_BYTES = 64,      /* of a file handle that is compared; longer ones are cut */
-    SPAN_BITS = 24,         /* of a key's owner: extents spanned - 1 */
+    SPAN_BITS = 24,         /* extents that a piece may span, in a key's owner */
+    MODE_BITS = 1 + SPAN_BITS,
 };
 
 /* The half of a slot that a hit does not need. Written by install and retire, list and file under
@@ -36,6 +38,7 @@ enum {
 struct extent {
     struct mf_file *file;  /* NULL: none; a reference is held */
     uint64_t offset;       /* in the file, bytes */
+    _Atomic size_t length; /* bytes mapped; 0: none, and its slot has no address */
     uint32_t next, before; /* the file's extents */
     uint64_t born;         /* count of installs: forget leaves alone what came after it */
     bool write;
@@ -54,8 +57,9 @@ struct budget {
 };
 
 struct mf_pool {
-    struct pool core; /* first: the machine's functions are given this */
-    uint32_t index;   /* in the registry */
+    struct pool core;     /* first: the machine's functions are given this */
+    uint32_t index;       /* in the registry */
+    uint64_t window_base; /* index << WINDOW_SLOT_BITS */
     uint32_t extent_shift;
     uint64_t extent_mask; /* its size - 1 */
     uint32_t flags;
@@ -91,8 +95,8 @@ struct file_identity {
 
 struct mf_file {
     struct mf_pool *pool;
-    uint64_t owner;        /* of its keys; never used again */
-    _Atomic uint64_t size; /* as last seen */
+    uint64_t owner;        /* of its keys, in the bits from MODE_BITS on; never used again */
+    _Atomic uint64_t size; /* as last seen; lowered under files_lock, see extents_resize */
     bool write, copy_only, borrowed;
     _Atomic uint32_t references; /* the handle, each extent, each copy */
     struct file_identity identity;
@@ -163,6 +167,9 @@ static inline void cancel_restore(int state)
 
 /* thread.c: threads and pools known, fork */
 extern __thread struct thread *thread_self __attribute__((tls_model("initial-exec")));
+/* The thread's counters by pool, for the quick ways; none, whatever there is, where the light
+ * barrier is a fence. */
+extern __thread struct pool_block *const *thread_quick __attribute__((tls_model("initial-exec")));
 extern _Atomic(struct mf_pool *) registry[POOLS_MAX];
 struct thread *thread_record(void); /* NULL: no memory, or the thread is ending */
 struct pool_block *thread_block_generic(struct mf_pool *pool);
@@ -228,6 +235,10 @@ int file_pread_all(struct mf_file *file, void *to, size_t length, uint64_t offse
 
 /* pool_extent.c */
 void extent_unmap(struct mf_pool *pool, uint32_t slot);
+/* Looks again how much of a pinned extent is within the file's size. */
+void extent_resize(struct mf_pool *pool, uint32_t slot);
+/* The same for all extents of a file that has become shorter. */
+void extents_resize(struct mf_file *file, uint64_t size);
 void extents_destroy(struct mf_pool *pool);
 /* Dooms the file's extents installed before now; count of victims kept in the batch for later. */
 void files_forget(struct mf_pool *pool, struct mf_file *const *files, size_t count);
@@ -262,29 +273,47 @@ int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint
               char **data);
 /* Gives a pin back that its owner has not got. */
 void piece_put(struct mf_pool *pool, uint32_t slot);
+/* Whether its extent is mapped at this moment. */
+bool piece_is_mapped(struct mf_pool *pool, const struct piece *piece);
 /* Whether the key was touched lately; remembers it. */
 bool ghost_touch(struct mf_pool *pool, struct pool_key key);
 int piece_unpin_slow(struct mf_pool *pool, uint32_t slot, int err) __attribute__((cold));
-/* piece_unpin for a thread that has no counter for the slot. */
-int piece_unpin_generic(struct mf_pool *pool, uint32_t slot, struct mf_window *w)
+/* piece_unpin for a thread that has no counter for the slot, or with a fence, or -EIO. */
+int piece_unpin_generic(struct mf_pool *pool, uint32_t slot, uint64_t *mark, struct mf_window *w)
     __attribute__((cold));
 
-/* The last opaque word of all windows is a token that is right only where the window was pinned. */
-enum { WINDOW_TOKEN = 3 };
+/*
+ * The first opaque word of a window says what it has pinned: its address, shifted, plus the pool's
+ * index << 16 and the slot, and one of these. So it is right only where the window was pinned; 0
+ * says that it is not. (It would be right by chance at some 8 TiB - 8 bytes, where no window lies.)
+ */
+enum { WINDOW_WORD, WINDOW_FILE }; /* opaque words; the file is that of a copy */
+enum {
+    WINDOW_SLOT_BITS = 16,
+    WINDOW_NO_SLOT = 1 << 22, /* a copy, or empty */
+    WINDOW_LOCAL = 1 << 23,
+    WINDOW_ADDRESS_BIT = 21, /* of words that are 8 bytes long */
+};
 
-static inline uint64_t window_token(const struct mf_window *w, bool local)
+static inline uint64_t window_address(const struct mf_window *w)
 {
-    return (uint64_t)(uintptr_t)w ^ UINT64_C(0x6d6170666f6c6420) ^ local;
+    return ((uint64_t)(uintptr_t)w + 8) << WINDOW_ADDRESS_BIT;
+}
+
+/* What it has pinned: below WINDOW_NO_SLOT just pool and slot; from 2 * WINDOW_LOCAL on, nothing. */
+static inline uint64_t window_place(const struct mf_window *w)
+{
+    return w->opaque[WINDOW_WORD] - window_address(w);
 }
 
 static inline bool window_is_pinned(const struct mf_window *w, bool local)
 {
-    return w->opaque[WINDOW_TOKEN] == window_token(w, local);
+    return window_place(w) - (local ? WINDOW_LOCAL : 0) < WINDOW_LOCAL;
 }
 
 static inline bool window_is_in_use(const struct mf_window *w)
 {
-    return (w->opaque[WINDOW_TOKEN] ^ window_token(w, false)) <= 1;
+    return window_place(w) < 2 * WINDOW_LOCAL;
 }
 
 /* What is stored before is seen before: by the child of a fork in between. */
@@ -297,20 +326,32 @@ static inline void store_fence(void)
 #endif
 }
 
-/* All other words of the window are there already. */
-static inline void window_own(struct mf_window *w, bool local)
+/* All other words of the window are there already. what: slot and marks. */
+static inline void window_own(struct mf_window *w, const struct mf_pool *pool, uint32_t what)
+{
+    const uint64_t word = window_address(w) + pool->window_base + what;
+    store_fence();
+    *(volatile uint64_t *)&w->opaque[WINDOW_WORD] = word;
+}
+
+/* After what was noted, and before what comes next. */
+static inline void mark_clear(uint64_t *mark)
 {
     store_fence();
-    *(volatile uint64_t *)&w->opaque[WINDOW_TOKEN] = window_token(w, local);
+    *(volatile uint64_t *)mark = 0;
+    store_fence();
+}
+
+/* What is not opaque. */
+static inline void window_wipe(struct mf_window *w)
+{
+    memset(w, 0, offsetof(struct mf_window, opaque));
 }
 
 static inline void window_clear(struct mf_window *w)
 {
-    *(volatile uint64_t *)&w->opaque[WINDOW_TOKEN] = 0;
-    store_fence();
-    w->data = NULL;
-    w->length = 0;
-    w->flags = 0;
+    mark_clear(&w->opaque[WINDOW_WORD]);
+    window_wipe(w);
 }
 
 /* Orders the reads of a window's bytes before that of the mark; pairs with the handler's store. */
@@ -327,8 +368,7 @@ static inline bool extent_failed(struct mf_pool *pool, uint32_t slot)
 static inline struct pool_key piece_key(const struct mf_file *file, uint64_t first, uint64_t span,
                                         bool write)
 {
-    const uint64_t mode = write ? UINT64_C(1) << SPAN_BITS : 0;
-    return (struct pool_key){file->owner | mode | (span - 1), first};
+    return (struct pool_key){file->owner | write | (span - 1) << 1, first};
 }
 
 /* The calling thread's counters if it has some already. */
@@ -337,59 +377,68 @@ static inline struct pool_block *thread_block_ready(const struct mf_pool *pool)
     return thread_self ? thread_self->blocks[pool->index] : NULL;
 }
 
-/* Whether a piece within the file's size lies in a sound extent; else the slot is no use. */
+/* Whether a piece lies in the extent, and that is sound; else the slot is no use. */
 static inline bool extent_fits(struct mf_pool *pool, uint32_t slot, uint64_t in_extent,
                                size_t length)
 {
     const struct machine_slot *machine = &pool->core.slots[slot].machine;
     return !atomic_load_explicit(&machine->failed, memory_order_relaxed) &&
-           in_extent + length <= atomic_load_explicit(&machine->length, memory_order_relaxed);
-}
-
-/* Pins a piece, neither empty nor beyond the size last seen, if it lies in one extent, mapped and
- * sound; takes no lock and calls nothing. Where it is, to be settled; or NULL, and pool_give_up to
- * follow. */
-static inline __attribute__((always_inline)) char *
-piece_try(const struct mf_file *file, struct mf_pool *pool, struct pool_block *block,
-          uint64_t offset, size_t length, bool write, uint32_t *slot)
-{
-    const uint32_t shift = pool->extent_shift;
-    const uint64_t first = offset >> shift, in_extent = offset & pool->extent_mask;
-    if (__builtin_expect(in_extent + length - 1 > pool->extent_mask, false))
-        return NULL;
-    const struct pool_key key = piece_key(file, first, 1, write);
-    *slot = pool_first(&pool->core, key);
-    if (!pool_try(&pool->core, block, *slot, key) ||
-        __builtin_expect(!extent_fits(pool, *slot, in_extent, length), false))
-        return NULL;
-    pool_count_hit(block);
-    return atomic_load_explicit(&pool->core.slots[*slot].machine.base, memory_order_relaxed) +
-           in_extent;
+           in_extent + length <=
+               atomic_load_explicit(&pool->extents[slot].length, memory_order_relaxed);
 }
 
 /*
- * Clears the window and gives its extent back; debug pools unmap it. w is NULL where there is none.
- * -EIO if a page of it vanished. The note is there before anything changes: the child of a fork in
- * between has the window cleared and the extent unpinned.
+ * Pins a piece, neither empty nor beyond the size last seen, if it lies in one extent, mapped and
+ * sound; takes no lock and calls nothing. *data is where it is, to be settled; false:
+ * pool_give_up must follow. block: from thread_quick.
  */
-static inline __attribute__((always_inline)) int piece_unpin(struct mf_pool *pool, uint32_t slot,
+static inline __attribute__((always_inline)) bool
+piece_try(const struct mf_file *file, const struct mf_pool *pool, struct pool_block *block,
+          uint64_t offset, size_t length, bool write, uint32_t *slot, char **data)
+{
+    const struct pool_key key = piece_key(file, offset >> pool->extent_shift, 1, write);
+    const uint32_t i = pool_first(&pool->core, key);
+    const struct pool_slot *held = &pool->core.slots[i];
+    if (__builtin_expect(i == POOL_NONE, false) ||
+        !pool_try(block, i, held, key, machine_barrier_compiler))
+        return false;
+    const uint64_t in_extent = offset & pool->extent_mask;
+    const size_t usable = atomic_load_explicit(&held->machine.usable, memory_order_relaxed);
+    const uint64_t last = in_extent + (length - 1);
+    if (__builtin_expect(last < in_extent, false) || __builtin_expect(last >= usable, false))
+        return false;
+    *slot = i;
+    *data = atomic_load_explicit(&held->machine.base, memory_order_relaxed) + in_extent;
+    return true;
+}
+
+/*
+ * Clears the mark and the window, either NULL where there is none, and gives the extent back; debug
+ * pools unmap it. -EIO if a page of it vanished. The note is there before anything changes: the
+ * child of a fork in between has the mark cleared and the extent unpinned. block: from
+ * thread_quick, or NULL.
+ */
+static inline __attribute__((always_inline)) int piece_unpin(struct mf_pool *pool,
+                                                             struct pool_block *block,
+                                                             uint32_t slot, uint64_t *mark,
                                                              struct mf_window *w)
 {
-    struct pool_block *block = thread_block_ready(pool);
-    const int err = extent_failed(pool, slot) ? -EIO : 0;
-    struct pool_counter *counter =
-        pool_unpin_note(block, slot, w ? &w->opaque[WINDOW_TOKEN] : NULL);
-    if (__builtin_expect(!counter, false))
-        return piece_unpin_generic(pool, slot, w);
-    if (w) {
-        store_fence();
-        window_clear(w);
-    }
-    pool_count_unpin(counter);
+    if (__builtin_expect(!block || extent_failed(pool, slot), false))
+        return piece_unpin_generic(pool, slot, mark, w);
+    const uintptr_t chunk = pool_chunk(block, slot, memory_order_relaxed);
+    if (__builtin_expect(!chunk, false))
+        return piece_unpin_generic(pool, slot, mark, w);
+    struct pool_counter *counter = pool_counter_in(chunk, slot);
+    const uint32_t before = pool_unpin_note(block, counter, slot, mark);
+    if (mark)
+        mark_clear(mark);
+    if (w)
+        window_wipe(w);
+    pool_count_unpin(counter, before);
     pool_settle(block);
-    if (__builtin_expect(pool_is_awaited(&pool->core, slot), false))
-        return piece_unpin_slow(pool, slot, err);
-    return err;
+    if (__builtin_expect(pool_is_awaited(&pool->core, machine_barrier_compiler), false))
+        return piece_unpin_slow(pool, slot, 0);
+    return 0;
 }
 
 #endif

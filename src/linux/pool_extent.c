@@ -34,14 +34,49 @@ static char *base_of(struct mf_pool *pool, uint32_t slot)
 
 static size_t length_of(struct mf_pool *pool, uint32_t slot)
 {
-    return atomic_load_explicit(&payload(pool, slot)->length, memory_order_relaxed);
+    return atomic_load_explicit(&pool->extents[slot].length, memory_order_relaxed);
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): kept, to be written through */
 static void set_place(struct mf_pool *pool, uint32_t slot, char *base, size_t length)
 {
     atomic_store_explicit(&payload(pool, slot)->base, base, memory_order_relaxed);
-    atomic_store_explicit(&payload(pool, slot)->length, length, memory_order_relaxed);
+    atomic_store_explicit(&pool->extents[slot].length, length, memory_order_relaxed);
+}
+
+/*
+ * What the quick ways may pin of an extent that is pinned or being installed. Under files_lock, as
+ * is whoever lowers a size, so that it is never more than the size allows. The fault handler stores
+ * failed, then 0; we store, then read failed: in one order of all four, 0 is what stays.
+ */
+static void set_usable_locked(struct mf_pool *pool, uint32_t slot)
+{
+    struct machine_slot *machine = payload(pool, slot);
+    const struct extent *extent = &pool->extents[slot];
+    const uint64_t size = atomic_load_explicit(&extent->file->size, memory_order_relaxed);
+    const size_t length = length_of(pool, slot);
+    const uint64_t room = size > extent->offset ? size - extent->offset : 0;
+    atomic_store_explicit(&machine->usable, room < length ? (size_t)room : length,
+                          memory_order_seq_cst);
+    if (atomic_load_explicit(&machine->failed, memory_order_seq_cst))
+        atomic_store_explicit(&machine->usable, 0, memory_order_seq_cst);
+}
+
+void extent_resize(struct mf_pool *pool, uint32_t slot)
+{
+    pthread_mutex_lock(&pool->files_lock);
+    set_usable_locked(pool, slot);
+    pthread_mutex_unlock(&pool->files_lock);
+}
+
+void extents_resize(struct mf_file *file, uint64_t size)
+{
+    struct mf_pool *pool = file->pool;
+    pthread_mutex_lock(&pool->files_lock);
+    atomic_store_explicit(&file->size, size, memory_order_relaxed);
+    for (uint32_t slot = file->first_extent; slot != POOL_NONE; slot = pool->extents[slot].next)
+        set_usable_locked(pool, slot);
+    pthread_mutex_unlock(&pool->files_lock);
 }
 
 /* The counters of one pool, cut from larger pieces; under the core's lock. */
@@ -92,6 +127,7 @@ static void attach(struct mf_pool *pool, uint32_t slot, const struct request *re
     if (file->first_extent != POOL_NONE)
         pool->extents[file->first_extent].before = slot;
     file->first_extent = slot;
+    set_usable_locked(pool, slot);
     pthread_mutex_unlock(&pool->files_lock);
 }
 

@@ -19,7 +19,8 @@ pin_slow(struct mf_file *file, uint64_t offset, size_t length, uint32_t *slot)
     struct piece piece;
     char *data;
     if (piece_locate(file, offset, length, false, &piece) != 0 ||
-        !ghost_touch(file->pool, piece.key) || piece_pin(file, &piece, MF_NOWAIT, slot, &data) != 0)
+        !(piece_is_mapped(file->pool, &piece) || ghost_touch(file->pool, piece.key)) ||
+        piece_pin(file, &piece, MF_NOWAIT, slot, &data) != 0)
         return NULL;
     return data;
 }
@@ -28,18 +29,20 @@ pin_slow(struct mf_file *file, uint64_t offset, size_t length, uint32_t *slot)
 static size_t read_mapped(struct mf_file *file, uint64_t offset, void *buffer, size_t length)
 {
     struct mf_pool *pool = file->pool;
-    struct pool_block *block = thread_block_ready(pool);
-    const char *data = NULL;
+    struct pool_block *block = thread_quick[pool->index];
+    char *data;
     uint32_t slot;
+    bool pinned = false;
     if (__builtin_expect(block != NULL, true)) {
         pool_mark(block, NULL);
-        data = piece_try(file, pool, block, offset, length, false, &slot);
+        pinned = piece_try(file, pool, block, offset, length, false, &slot, &data);
     }
-    if (__builtin_expect(!data, false) && !(data = pin_slow(file, offset, length, &slot)))
+    if (__builtin_expect(!pinned, false) && !(data = pin_slow(file, offset, length, &slot)))
         return 0;
     /* Not settled: the child of a fork during the copy has no use for the pin. */
     const size_t left = copy_guarded(buffer, data, length);
-    return piece_unpin(pool, slot, NULL) == 0 && !left ? length : 0;
+    return piece_unpin(pool, thread_quick[pool->index], slot, NULL, NULL) == 0 && !left ? length
+                                                                                        : 0;
 }
 
 static ssize_t read_file(struct mf_file *file, uint64_t offset, void *buffer, size_t length,

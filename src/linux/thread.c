@@ -20,6 +20,8 @@
 #include "linux/system.h"
 
 __thread struct thread *thread_self;
+static struct pool_block *const no_blocks[POOLS_MAX];
+__thread struct pool_block *const *thread_quick = no_blocks;
 static __thread bool thread_ended;
 
 _Atomic(struct mf_pool *) registry[POOLS_MAX];
@@ -81,6 +83,7 @@ static void thread_end(void *record)
         return;
     release_locals(self);
     thread_self = NULL;
+    thread_quick = no_blocks;
     thread_ended = true; /* later destructors make do without */
     pthread_mutex_lock(&registry_lock);
     release_record_locked(record);
@@ -134,8 +137,6 @@ static void fork_child(void)
             files_after_fork(pool_at(i));
             pthread_mutex_unlock(&pool_at(i)->files_lock);
             pool_thaw(&pool_at(i)->core, true);
-            if (pool_at(i)->flags & MF_POOL_DEBUG)
-                atomic_store_explicit(&pool_at(i)->core.waiting, 1, memory_order_relaxed);
         }
     for (struct thread *t = all_threads; t; t = t->next_all)
         if (t != thread_self) {
@@ -163,6 +164,7 @@ int registry_add(struct mf_pool *pool)
     for (uint32_t i = 0; i < POOLS_MAX && err; i++)
         if (!pool_at(i)) {
             pool->index = i;
+            pool->window_base = (uint64_t)i << WINDOW_SLOT_BITS;
             atomic_store_explicit(&registry[i], pool, memory_order_release);
             err = 0;
         }
@@ -214,6 +216,8 @@ struct thread *thread_record(void)
         record = NULL;
     }
     pthread_mutex_unlock(&registry_lock);
+    if (record && (MACHINE_ALWAYS_FENCES || !machine_fences))
+        thread_quick = record->blocks;
     return thread_self = record;
 }
 

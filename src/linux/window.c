@@ -17,20 +17,24 @@
 
 enum {
     PIN_FLAGS = MF_WRITE | MF_MAY_COPY | MF_ZERO_END | MF_CHECK_SIZE | MF_IF_MAPPED,
-    ANY_SLOT = POOL_NONE - 1, /* an empty window */
 };
 
-/* opaque: the pool; the slot; the file of a copy; the token. */
-enum { IN_POOL, IN_SLOT, IN_FILE };
+/* Of windows that are pinned. */
+
+static bool has_slot(const struct mf_window *w)
+{
+    return !(window_place(w) & WINDOW_NO_SLOT);
+}
 
 static uint32_t slot_of(const struct mf_window *w)
 {
-    return (uint32_t)w->opaque[IN_SLOT];
+    return window_place(w) & ((1 << WINDOW_SLOT_BITS) - 1);
 }
 
 static struct mf_pool *pool_of(const struct mf_window *w)
 {
-    return (struct mf_pool *)(uintptr_t)w->opaque[IN_POOL];
+    const uint64_t index = window_place(w) >> WINDOW_SLOT_BITS & (POOLS_MAX - 1);
+    return atomic_load_explicit(&registry[index], memory_order_relaxed);
 }
 
 static uint64_t size_seen(const struct mf_file *file)
@@ -88,11 +92,25 @@ int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool writ
 void piece_put(struct mf_pool *pool, uint32_t slot)
 {
     struct pool_block *block = thread_block(pool);
+    struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;
     /* From the note of the pin, if there is one, and with its mark: the window gets the next. */
-    pool_unpin_note(block, slot,
-                    block ? atomic_load_explicit(&block->note_mark, memory_order_relaxed) : NULL);
+    if (counter)
+        pool_unpin_note(block, counter, slot,
+                        atomic_load_explicit(&block->note_mark, memory_order_relaxed));
     pool_unpin(&pool->core, block, slot);
     pool_settle(block);
+}
+
+/* Where the piece lies in an extent that is pinned; NULL: not in there. */
+static char *place_in(struct mf_pool *pool, uint32_t slot, const struct piece *piece)
+{
+    if (!extent_fits(pool, slot, piece->in_extent, piece->length))
+        return NULL;
+    const struct machine_slot *machine = &pool->core.slots[slot].machine;
+    if (piece->in_extent + piece->length >
+        atomic_load_explicit(&machine->usable, memory_order_relaxed))
+        extent_resize(pool, slot); /* next time it is a hit */
+    return atomic_load_explicit(&machine->base, memory_order_relaxed) + piece->in_extent;
 }
 
 int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint32_t *slot,
@@ -106,12 +124,8 @@ int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint
             continue;
         if (err)
             return err;
-        if (extent_fits(pool, *slot, piece->in_extent, piece->length)) {
-            *data =
-                atomic_load_explicit(&pool->core.slots[*slot].machine.base, memory_order_relaxed) +
-                piece->in_extent;
+        if ((*data = place_in(pool, *slot, piece)))
             return 0;
-        }
         /* Failed, or the file has grown since: out of the way with it. */
         const struct pool_victim victim = {*slot, pool_generation(&pool->core, *slot)};
         const bool failed = extent_failed(pool, *slot);
@@ -133,19 +147,36 @@ int piece_unpin_slow(struct mf_pool *pool, uint32_t slot, int err)
     return err;
 }
 
-int piece_unpin_generic(struct mf_pool *pool, uint32_t slot, struct mf_window *w)
+int piece_unpin_generic(struct mf_pool *pool, uint32_t slot, uint64_t *mark, struct mf_window *w)
 {
-    if (pool_counter_ready(&pool->core, thread_block(pool), slot) && thread_block_ready(pool))
-        return piece_unpin(pool, slot, w);
-    /* Out of memory, or the thread is ending: counted in common, and not noted for a fork. */
+    struct pool_block *block = thread_block(pool);
     const struct pool_victim victim = {slot, pool_generation(&pool->core, slot)};
     const int err = extent_failed(pool, slot) ? -EIO : 0;
+    /* If not: out of memory, or the thread is ending. Then the unpin is counted in common, and not
+     * noted for a fork. */
+    const bool noted = pool_counter_ready(&pool->core, block, slot);
+    if (noted)
+        pool_unpin_note(block, pool_counter(block, slot), slot, mark);
+    if (mark)
+        mark_clear(mark);
     if (w)
-        window_clear(w);
-    pool_unpin(&pool->core, NULL, slot);
+        window_wipe(w);
+    pool_unpin(&pool->core, noted ? block : NULL, slot);
+    if (noted)
+        pool_settle(block);
     if (pool->flags & MF_POOL_DEBUG)
         pool_doom(&pool->core, &victim, 1);
     return err;
+}
+
+static uint32_t piece_slot(struct mf_pool *pool, const struct piece *piece)
+{
+    return pool_walk(&pool->core, pool_first(&pool->core, piece->key), piece->key);
+}
+
+bool piece_is_mapped(struct mf_pool *pool, const struct piece *piece)
+{
+    return piece_slot(pool, piece) != POOL_NONE;
 }
 
 static bool has_room(const struct mf_pool *pool)
@@ -251,10 +282,8 @@ static int pin_copy(struct mf_file *file, uint64_t offset, size_t length, uint32
     file_ref(file);
     pthread_mutex_lock(&pool->files_lock); /* for a fork: the window has the bytes, or nobody */
     *w = (struct mf_window){.data = copy, .length = length, .flags = flags | MF_WINDOW_COPY};
-    w->opaque[IN_POOL] = (uintptr_t)pool;
-    w->opaque[IN_SLOT] = ANY_SLOT;
-    w->opaque[IN_FILE] = (uintptr_t)file;
-    window_own(w, false);
+    w->opaque[WINDOW_FILE] = (uintptr_t)file;
+    window_own(w, pool, WINDOW_NO_SLOT);
     pool->copies++;
     settle_copy();
     pthread_mutex_unlock(&pool->files_lock);
@@ -263,25 +292,22 @@ static int pin_copy(struct mf_file *file, uint64_t offset, size_t length, uint32
 
 /* Pinning. */
 
-static inline __attribute__((always_inline)) void fill(struct mf_window *w, struct mf_pool *pool,
-                                                       uint32_t slot, const char *data,
-                                                       size_t length, uint32_t flags)
+static inline __attribute__((always_inline)) void fill(struct mf_window *w,
+                                                       const struct mf_pool *pool, uint32_t slot,
+                                                       const char *data, size_t length,
+                                                       uint32_t flags)
 {
     w->data = data;
     w->length = length;
-    w->flags = flags;
-    w->opaque[IN_POOL] = (uintptr_t)pool;
     atomic_signal_fence(memory_order_release); /* else they are put together first, at more cost */
-    w->opaque[IN_SLOT] = slot;
-    window_own(w, false);
+    w->flags = flags;
+    window_own(w, pool, slot);
 }
 
 static void fill_empty(struct mf_window *w, struct mf_pool *pool, uint32_t flags)
 {
     *w = (struct mf_window){.flags = flags};
-    w->opaque[IN_POOL] = (uintptr_t)pool;
-    w->opaque[IN_SLOT] = ANY_SLOT;
-    window_own(w, false);
+    window_own(w, pool, WINDOW_NO_SLOT);
 }
 
 static int check_arguments(const struct mf_file *file, uint64_t offset, size_t length,
@@ -320,21 +346,19 @@ static int pin_if_mapped(struct mf_file *file, uint64_t offset, size_t length, u
     const int err = piece_locate(file, offset, length, flags & MF_WRITE, &piece);
     if (err || !block)
         return err ? err : -EAGAIN;
-    pool_mark(block, &w->opaque[WINDOW_TOKEN]);
-    /* A new thread has no counters there yet, and the hit makes none. */
-    const uint32_t held = pool_walk(&pool->core, pool_first(&pool->core, piece.key), piece.key);
-    if (held == POOL_NONE ||
-        (!pool_counter(block, held) && !pool_counter_ready(&pool->core, block, held)))
+    pool_mark(block, &w->opaque[WINDOW_WORD]);
+    const uint32_t held = piece_slot(pool, &piece);
+    if (held == POOL_NONE || !pool_hit_ready(&pool->core, block, held))
         return -EAGAIN;
     const uint32_t slot = pool_hit(&pool->core, block, piece.key);
     if (slot == POOL_NONE)
         return -EAGAIN;
-    if (!extent_fits(pool, slot, piece.in_extent, length)) {
+    const char *data = place_in(pool, slot, &piece);
+    if (!data) {
         piece_put(pool, slot);
         return -EAGAIN;
     }
-    char *base = atomic_load_explicit(&pool->core.slots[slot].machine.base, memory_order_relaxed);
-    fill(w, pool, slot, base + piece.in_extent, length, flags);
+    fill(w, pool, slot, data, length, flags);
     pool_settle(block);
     return 0;
 }
@@ -356,7 +380,7 @@ static int pin_mapped(struct mf_file *file, uint64_t offset, size_t length, uint
             return err; /* else there is more room for a map, or time to wait for one */
     }
     struct pool_block *block = thread_block(file->pool);
-    pool_mark(block, &w->opaque[WINDOW_TOKEN]);
+    pool_mark(block, &w->opaque[WINDOW_WORD]);
     uint32_t slot;
     char *data;
     do
@@ -423,17 +447,19 @@ pin_generic(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags
 int mf_window_pin(struct mf_file *file, uint64_t offset, size_t length, uint32_t flags,
                   uint64_t deadline, struct mf_window *w)
 {
-    /* The short way: read, or written as allowed, not empty, within the size last seen. */
-    struct mf_pool *pool = file->pool;
-    struct pool_block *block = thread_block_ready(pool);
-    const uint64_t size = size_seen(file);
+    /* The quick way: into a window that is zeroed, what piece_try can pin. Whatever is wrong with a
+     * call is found out on the other. */
+    const struct mf_pool *pool = file->pool;
+    struct pool_block *block = thread_quick[pool->index];
     if (__builtin_expect(block && !(flags & ~(uint32_t)(MF_WRITE | MF_MAY_COPY | MF_IF_MAPPED)) &&
-                             !window_is_in_use(w) && length - 1 < size && offset <= size - length,
+                             !w->opaque[WINDOW_WORD],
                          true)) {
-        pool_mark(block, &w->opaque[WINDOW_TOKEN]);
+        pool_mark(block, &w->opaque[WINDOW_WORD]);
         uint32_t slot;
-        const char *data = piece_try(file, pool, block, offset, length, flags & MF_WRITE, &slot);
-        if (__builtin_expect(data != NULL, true)) {
+        char *data;
+        if (__builtin_expect(
+                piece_try(file, pool, block, offset, length, flags & MF_WRITE, &slot, &data),
+                true)) {
             fill(w, pool, slot, data, length, flags);
             pool_settle(block);
             return 0;
@@ -454,8 +480,8 @@ void *mf_window_data_mut(const struct mf_window *w)
 static struct mf_file *file_of(const struct mf_window *w)
 {
     if (w->flags & MF_WINDOW_COPY)
-        return (struct mf_file *)(uintptr_t)w->opaque[IN_FILE];
-    return slot_of(w) == ANY_SLOT ? NULL : pool_of(w)->extents[slot_of(w)].file;
+        return (struct mf_file *)(uintptr_t)w->opaque[WINDOW_FILE];
+    return has_slot(w) ? pool_of(w)->extents[slot_of(w)].file : NULL;
 }
 
 static uint64_t end_of(const struct mf_window *w)
@@ -471,7 +497,7 @@ int mf_window_check(const struct mf_window *w)
 {
     if (!window_is_pinned(w, false))
         return -EINVAL;
-    const bool mapped = slot_of(w) != ANY_SLOT;
+    const bool mapped = has_slot(w);
     if (mapped && extent_failed(pool_of(w), slot_of(w)))
         return -EIO;
     if (!mapped || !(w->flags & MF_CHECK_SIZE))
@@ -493,7 +519,7 @@ int mf_window_sync(const struct mf_window *w)
         return -EINVAL;
     if (!(w->flags & MF_WRITE))
         return -EACCES;
-    if (slot_of(w) == ANY_SLOT)
+    if (!has_slot(w))
         return 0;
     const int saved = errno, cancel = cancel_off();
     const uintptr_t start = (uintptr_t)w->data & ~(uintptr_t)(system_page - 1);
@@ -506,8 +532,11 @@ int mf_window_sync(const struct mf_window *w)
     return err;
 }
 
-static int unpin_copy(struct mf_window *w)
+/* A copy, an empty window, or one that is not pinned. */
+static int __attribute__((noinline)) unpin_other(struct mf_window *w)
 {
+    if (!window_is_pinned(w, false))
+        return -EINVAL;
     struct mf_pool *pool = pool_of(w);
     struct mf_file *file = file_of(w);
     if (!file) {
@@ -523,13 +552,14 @@ static int unpin_copy(struct mf_window *w)
 
 int mf_window_unpin(struct mf_window *w)
 {
-    if (!window_is_pinned(w, false))
-        return -EINVAL;
-    struct mf_pool *pool = pool_of(w);
-    const uint32_t slot = slot_of(w);
-    if (__builtin_expect(slot == ANY_SLOT, false))
-        return unpin_copy(w);
-    return piece_unpin(pool, slot, w);
+    const uint64_t place = window_place(w);
+    if (__builtin_expect(place >= WINDOW_NO_SLOT, false))
+        return unpin_other(w);
+    const uint32_t slot = place & ((1 << WINDOW_SLOT_BITS) - 1);
+    struct pool_block *block = thread_quick[place >> WINDOW_SLOT_BITS];
+    if (__builtin_expect(!block, false))
+        return piece_unpin_generic(pool_of(w), slot, &w->opaque[WINDOW_WORD], w);
+    return piece_unpin((struct mf_pool *)block->pool, block, slot, &w->opaque[WINDOW_WORD], w);
 }
 
 uint64_t mf_deadline_in(uint64_t nanoseconds)

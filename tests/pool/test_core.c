@@ -172,7 +172,7 @@ static void end(void)
 {
     for (int i = 0; i < 4; i++) {
         for (unsigned c = 0; c < POOL_SLOTS_MAX / POOL_CHUNK; c++)
-            free((void *)(uintptr_t)world.blocks[i]->chunk[c]);
+            free(pool_counter(world.blocks[i], c * POOL_CHUNK));
         free(world.blocks[i]);
         free(world.memory[i]);
     }
@@ -210,6 +210,13 @@ static void unpin(int thread, uint32_t slot)
     pool_unpin(&world.pool, thread < 0 ? NULL : world.blocks[thread], slot);
 }
 
+static uint64_t hits(void)
+{
+    struct pool_counts counts;
+    pool_count(&world.pool, &counts);
+    return counts.hits;
+}
+
 static void a_hit_takes_no_lock(void **state)
 {
     (void)state;
@@ -221,7 +228,56 @@ static void a_hit_takes_no_lock(void **state)
     assert_int_equal(world.locks, locks);
     assert_int_equal(world.barriers, barriers);
     assert_int_equal(world.installs, 1);
-    assert_int_equal(world.blocks[0]->hits, 100);
+    assert_int_equal(hits(), 100);
+    end();
+}
+
+static void a_counter_at_its_end_begins_again_and_no_hit_is_lost(void **state)
+{
+    (void)state;
+    begin(4, 2);
+    const uint32_t slot = pin(0, 1);
+    assert_int_equal(pin(1, 1), slot); /* what the others have pinned stays so */
+    struct pool_counter *counter = pool_counter(world.blocks[0], slot);
+    for (int only_hits = 0; only_hits < 2; only_hits++) {
+        counter->pins = UINT32_MAX - 2;
+        counter->unpins = UINT32_MAX - 3;
+        const uint64_t before = hits();
+        for (int i = 0; i < 5; i++) {
+            if (only_hits) {
+                assert_true(pool_hit_ready(&world.pool, world.blocks[0], slot));
+                assert_int_equal(pool_hit(&world.pool, world.blocks[0], key_of(1)), slot);
+                pool_settle(world.blocks[0]);
+                pool_unpin(&world.pool, world.blocks[0], slot);
+            } else {
+                unpin(0, pin(0, 1));
+            }
+            assert_int_equal(pool_pinned(&world.pool, slot), 2);
+        }
+        assert_int_equal(counter->pins, 3);
+        assert_int_equal(hits() - before, 5);
+    }
+    unpin(0, slot);
+    unpin(1, slot);
+    assert_int_equal(pool_pinned(&world.pool, slot), 0);
+    end();
+}
+
+static void a_common_counter_at_its_end_begins_again(void **state)
+{
+    (void)state;
+    begin(4, 1);
+    const uint32_t slot = pin(-1, 1);
+    struct pool_counter *counter = pool_counter(&world.pool.common, slot);
+    counter->pins = UINT32_MAX;
+    counter->unpins = UINT32_MAX - 1;
+    const uint64_t before = hits();
+    assert_int_equal(pin(-1, 1), slot);
+    assert_int_equal(hits() - before, 1);
+    assert_int_equal(pool_pinned(&world.pool, slot), 2);
+    unpin(-1, slot);
+    unpin(-1, slot);
+    assert_int_equal(pool_pinned(&world.pool, slot), 0);
     end();
 }
 
@@ -477,6 +533,22 @@ static void without_a_barrier_nothing_is_evicted(void **state)
     end();
 }
 
+static void only_while_a_slot_is_doomed_do_unpins_look_closer(void **state)
+{
+    (void)state;
+    begin(4, 2);
+    const uint32_t doomed = pin(0, 1), other = pin(1, 2);
+    assert_int_equal(world.pool.attention, 0);
+    const struct pool_victim victim = {doomed, pool_generation(&world.pool, doomed)};
+    pool_doom(&world.pool, &victim, 1);
+    assert_int_equal(world.pool.attention, 1);
+    unpin(1, other);
+    assert_int_equal(world.pool.attention, 1);
+    unpin(0, doomed);
+    assert_int_equal(world.pool.attention, 0);
+    end();
+}
+
 static void a_slot_doomed_without_a_barrier_is_found_by_the_evictor(void **state)
 {
     (void)state;
@@ -597,15 +669,41 @@ static void a_fork_completes_the_unfinished_unpins_of_other_threads(void **state
         begin(2, 1);
         uint64_t mark = 1;
         const uint32_t a = pin(0, 1), b = pin(1, 1);
-        assert_true(pool_unpin_note(world.blocks[1], b, &mark));
+        struct pool_counter *counter = pool_counter(world.blocks[1], b);
+        const uint32_t before = pool_unpin_note(world.blocks[1], counter, b, &mark);
         if (counted)
-            pool_count_unpin(pool_counter(world.blocks[1], b));
+            pool_count_unpin(counter, before);
         pool_freeze(&world.pool);
         pool_thaw(&world.pool, true);
         assert_int_equal(pool_pinned(&world.pool, a), 1);
         assert_int_equal(mark, 0);
         world.truly_pinned[b]--;
         unpin(0, a);
+        end();
+    }
+}
+
+static void a_fork_reaps_what_others_had_not_yet_come_to_reap(void **state)
+{
+    (void)state;
+    for (int counted = 0; counted < 2; counted++) {
+        begin(2, 2);
+        uint64_t mark = 1;
+        const uint32_t a = pin(1, 1), b = pin(0, 2);
+        const struct pool_victim victims[] = {{a, pool_generation(&world.pool, a)},
+                                              {b, pool_generation(&world.pool, b)}};
+        pool_doom(&world.pool, victims, 2);
+        struct pool_counter *counter = pool_counter(world.blocks[1], a);
+        const uint32_t before = pool_unpin_note(world.blocks[1], counter, a, &mark);
+        if (counted)
+            pool_count_unpin(counter, before);
+        world.truly_pinned[a]--;
+        pool_freeze(&world.pool);
+        pool_thaw(&world.pool, true);
+        assert_int_equal(world.retires, 1);
+        assert_int_equal(world.pool.attention, 1);
+        unpin(0, b);
+        assert_int_equal(world.pool.attention, 0);
         end();
     }
 }
@@ -648,13 +746,32 @@ static void the_evictor_does_not_wait_for_a_fork_that_waits_for_it(void **state)
     const struct pool_victim victim = {doomed, pool_generation(&world.pool, doomed)};
     pool_doom(&world.pool, &victim, 1);
     /* Its last unpin is counted, and its thread has not come to retire it. */
-    pool_count_unpin(pool_counter(world.blocks[0], doomed));
+    struct pool_counter *counter = pool_counter(world.blocks[0], doomed);
+    pool_count_unpin(counter, counter->unpins);
     world.truly_pinned[doomed]--;
     unpin(0, other);
     world.at_barrier = freeze_as_a_fork_does;
     world.at_wait = thaw_as_a_fork_does;
     pool_shrink(&world.pool, 2);
     assert_int_equal(world.retires, 2);
+    end();
+}
+
+static void an_evictor_that_has_only_reaped_has_made_room(void **state)
+{
+    (void)state;
+    begin(1, 1);
+    const uint32_t doomed = pin(0, 1);
+    const struct pool_victim victim = {doomed, pool_generation(&world.pool, doomed)};
+    pool_doom(&world.pool, &victim, 1);
+    /* Its last unpin is counted, and its thread has not come to retire it. */
+    struct pool_counter *counter = pool_counter(world.blocks[0], doomed);
+    pool_count_unpin(counter, counter->unpins);
+    world.truly_pinned[doomed]--;
+    uint32_t slot;
+    assert_int_equal(pin_until(0, 2, 0, &slot), 0);
+    assert_int_equal(world.retires, 1);
+    unpin(0, slot);
     end();
 }
 
@@ -768,6 +885,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hit_takes_no_lock),
+        cmocka_unit_test(a_counter_at_its_end_begins_again_and_no_hit_is_lost),
+        cmocka_unit_test(a_common_counter_at_its_end_begins_again),
         cmocka_unit_test(a_full_pool_says_so_at_once_or_at_the_deadline),
         cmocka_unit_test(an_unpin_during_the_last_look_wakes_the_waiter),
         cmocka_unit_test(an_unpin_while_it_sleeps_wakes_the_waiter),
@@ -781,6 +900,7 @@ int main(void)
         cmocka_unit_test(a_doomed_slot_goes_with_its_last_unpin),
         cmocka_unit_test(an_unpinned_slot_is_doomed_at_once_whether_live_or_idle),
         cmocka_unit_test(without_a_barrier_nothing_is_evicted),
+        cmocka_unit_test(only_while_a_slot_is_doomed_do_unpins_look_closer),
         cmocka_unit_test(a_slot_doomed_without_a_barrier_is_found_by_the_evictor),
         cmocka_unit_test(a_refused_install_leaves_the_slot_usable),
         cmocka_unit_test(when_memory_is_out_idle_translations_are_given_up),
@@ -788,8 +908,10 @@ int main(void)
         cmocka_unit_test(a_thread_without_counters_pays_with_the_lock),
         cmocka_unit_test(a_fork_undoes_the_unfinished_pins_of_other_threads),
         cmocka_unit_test(a_fork_completes_the_unfinished_unpins_of_other_threads),
+        cmocka_unit_test(a_fork_reaps_what_others_had_not_yet_come_to_reap),
         cmocka_unit_test(a_fork_clears_the_mark_of_an_unfinished_pin),
         cmocka_unit_test(the_evictor_does_not_wait_for_a_fork_that_waits_for_it),
+        cmocka_unit_test(an_evictor_that_has_only_reaped_has_made_room),
         cmocka_unit_test(a_wish_that_no_limit_allows_leaves_the_queue),
         cmocka_unit_test(a_larger_budget_wakes_the_waiter),
         cmocka_unit_test(the_worst_steps_under_the_lock_do_not_grow_with_the_slots),

@@ -568,6 +568,50 @@ static void files_of_several_pools_are_closed_in_one_call(void **state)
     assert_int_equal(mf_pool_destroy(b), 0);
 }
 
+/* Pins the piece and unpins it; how often the pool's lock was taken meanwhile. */
+static uint64_t locks_of_pin(struct mf_pool *pool, struct mf_file *file, uint64_t offset,
+                             size_t length)
+{
+    struct mf_pool_stats before, after;
+    struct mf_window w = {0};
+    mf_pool_stats(pool, &before);
+    assert_int_equal(mf_window_pin(file, offset, length, 0, MF_NOWAIT, &w), 0);
+    assert_int_equal(mf_window_unpin(&w), 0);
+    mf_pool_stats(pool, &after);
+    return after.lock_taken - before.lock_taken - 1; /* for the figures itself */
+}
+
+static void a_hit_keeps_to_the_size_last_seen_however_it_changes(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(64 * page, 16, 4, 8 * page);
+    const char *path = make_bytes("resized", 4 * page, 1);
+    struct mf_file *file = open_file(pool, path, 0);
+    struct mf_window w = {0};
+    locks_of_pin(pool, file, 0, 4 * page);
+    assert_int_equal(locks_of_pin(pool, file, 0, 4 * page), 0);
+
+    assert_int_equal(truncate(path, (off_t)(3 * page + 10)), 0);
+    assert_int_equal(mf_file_size(file), 3 * page + 10);
+    assert_int_equal(mf_window_pin(file, 0, 4 * page, 0, MF_NOWAIT, &w), -ERANGE);
+    assert_int_equal(mf_window_pin(file, 3 * page, 11, 0, MF_NOWAIT, &w), -ERANGE);
+    assert_int_equal(mf_window_pin(file, 3 * page, SIZE_MAX, 0, MF_NOWAIT, &w), -EINVAL);
+    assert_int_equal(locks_of_pin(pool, file, 3 * page, 10), 0);
+
+    /* It grows within what is mapped: that is found out once. */
+    assert_int_equal(truncate(path, (off_t)(4 * page)), 0);
+    assert_int_equal(mf_file_size(file), 4 * page);
+    assert_int_equal(mf_local_pin(file, 0, 4 * page, &w), 0);
+    assert_int_equal(w.flags & MF_WINDOW_COPY, 0);
+    assert_int_equal(mf_local_unpin(&w), 0);
+    assert_int_equal(locks_of_pin(pool, file, 0, 4 * page), 0);
+    struct mf_pool_stats stats;
+    mf_pool_stats(pool, &stats);
+    assert_int_equal(stats.misses, 1);
+    assert_int_equal(mf_file_close(file), 0);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -589,6 +633,7 @@ int main(void)
                                         mount_layers, unmount_layers),
         cmocka_unit_test(a_path_is_found_again_after_the_directory_has_changed),
         cmocka_unit_test(files_of_several_pools_are_closed_in_one_call),
+        cmocka_unit_test(a_hit_keeps_to_the_size_last_seen_however_it_changes),
     };
     return cmocka_run_group_tests(tests, begin_directory, end_directory);
 }
