@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The layer's address ranges (extents and arenas), what each of their pages is, and ranges of
- * addresses seen across them. sorted[] holds the records in use by address; ranges never overlap.
+ * addresses seen across them. layer_sorted[] holds the records in use by address; ranges never
+ * overlap.
  *
  * A record's length is written last when it comes into use and first when it goes, so that a signal
  * handler which interrupts that finds no half-made record (layer_touches).
@@ -12,6 +13,10 @@
 
 #include "linux/layer.h"
 #include "linux/probes.h"
+
+struct extent *layer_sorted[MAX_EXTENTS];
+static struct extent records[MAX_EXTENTS];
+static uint32_t records_used;
 
 static inline uint64_t tag_state(const struct mf_area *area)
 {
@@ -38,7 +43,7 @@ static uint32_t sorted_position(uintptr_t address)
     uint32_t low = 0, high = layer.extents;
     while (low < high) {
         const uint32_t middle = (low + high) / 2;
-        if (extent_end(layer.sorted[middle]) <= address)
+        if (extent_end(layer_sorted[middle]) <= address)
             low = middle + 1;
         else
             high = middle;
@@ -50,19 +55,19 @@ static uint32_t sorted_position(uintptr_t address)
 uint32_t extents_below(uintptr_t address)
 {
     uint32_t position = sorted_position(address);
-    return position + (position < layer.extents && layer.sorted[position]->start < address);
+    return position + (position < layer.extents && layer_sorted[position]->start < address);
 }
 
 struct extent *extent_at_or_above(uintptr_t address)
 {
     const uint32_t position = sorted_position(address);
-    return position < layer.extents ? layer.sorted[position] : NULL;
+    return position < layer.extents ? layer_sorted[position] : NULL;
 }
 
 static bool touches_any(uintptr_t start, uintptr_t end, bool copies_only)
 {
-    for (size_t i = 0; i < layer.records_used; i++) {
-        const struct extent *extent = &layer.records[i];
+    for (size_t i = 0; i < records_used; i++) {
+        const struct extent *extent = &records[i];
         if (extent->length != 0 && (!copies_only || extent->class == NO_CLASS) &&
             extent->start < end && start < extent_end(extent))
             return true;
@@ -117,19 +122,19 @@ struct extent *extent_add(uintptr_t start, size_t length)
     if (layer.extents == MAX_EXTENTS)
         return NULL;
     static uint32_t next;
-    if (layer.extents == layer.records_used)
-        next = layer.records_used++;
-    while (layer.records[next].length != 0)
-        next = (next + 1) % layer.records_used;
-    struct extent *extent = &layer.records[next];
+    if (layer.extents == records_used)
+        next = records_used++;
+    while (records[next].length != 0)
+        next = (next + 1) % records_used;
+    struct extent *extent = &records[next];
     *extent = (struct extent){.class = NO_CLASS};
     if (mf_space_create(start, start + length - 1, layer.page, layer_memory(), &extent->live))
         return NULL;
     const uint32_t position = sorted_position(start);
-    __builtin_memmove(layer.sorted + position + 1, layer.sorted + position,
+    __builtin_memmove(layer_sorted + position + 1, layer_sorted + position,
                       (layer.extents - position) *
-                          sizeof(layer.sorted[0])); /* NOLINT: of pointers */
-    layer.sorted[position] = extent;
+                          sizeof(layer_sorted[0])); /* NOLINT: of pointers */
+    layer_sorted[position] = extent;
     extents_set(layer.extents + 1);
     layer.extent_bytes += length;
     extent->start = start;
@@ -168,9 +173,9 @@ void extent_destroy(struct extent *extent)
     const uint32_t position = sorted_position(extent->start);
     extents_set(layer.extents - 1);
     layer.extent_bytes -= extent->length;
-    __builtin_memmove(layer.sorted + position, layer.sorted + position + 1,
+    __builtin_memmove(layer_sorted + position, layer_sorted + position + 1,
                       (layer.extents - position) *
-                          sizeof(layer.sorted[0])); /* NOLINT: of pointers */
+                          sizeof(layer_sorted[0])); /* NOLINT: of pointers */
     extent->length = 0;
     atomic_signal_fence(memory_order_release);
     mf_space_destroy(extent->live);
@@ -472,7 +477,7 @@ void extents_expire(void)
         return;
     looked = now;
     for (uint32_t i = layer.extents; i-- > 0;) {
-        struct extent *extent = layer.sorted[i];
+        struct extent *extent = layer_sorted[i];
         if (extent->idle_since == 0 || now - extent->idle_since < layer.options.linger_ms)
             continue;
         layer.idle--;
@@ -578,7 +583,7 @@ int extents_dissolve(void)
     uint32_t left;
     layer.stats.live_pieces = 0;
     for (uintptr_t above = UINTPTR_MAX; (left = extents_below(above)) > 0;) {
-        struct extent *extent = layer.sorted[left - 1];
+        struct extent *extent = layer_sorted[left - 1];
         above = extent->start;
         const int result =
             extent->class == NO_CLASS ? arena_dissolve(extent) : extent_dissolve(extent);

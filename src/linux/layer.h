@@ -116,15 +116,13 @@ struct layer {
     size_t page;   /* 0: layer_begin was never called */
     uintptr_t end; /* above the last address that the process can have */
     struct mf_map_options options;
-    uint32_t extents; /* in sorted[] */
-    uint32_t idle;    /* of them, lingering */
-    uint32_t records_used;
+    uint32_t extents;      /* in layer_sorted[] */
+    uint32_t idle;         /* of them, lingering */
     uint64_t extent_bytes; /* of address space, in all of them */
     struct mf_map_stats stats __attribute__((aligned(128)));
-    struct extent *sorted[MAX_EXTENTS];
-    struct extent records[MAX_EXTENTS];
 };
 extern struct layer layer;
+extern struct extent *layer_sorted[MAX_EXTENTS]; /* by address; layer.extents of them */
 
 /* Counts without the lock; two at once may count as one. */
 /* NOLINTNEXTLINE(readability-non-const-parameter): clang-tidy does not see the atomic store */

@@ -273,12 +273,12 @@ long range_unmap(uintptr_t start, uintptr_t end)
 {
     plain_remove(start, end);
     uintptr_t to = end;
-    for (uint32_t i = extents_below(end); i-- > 0 && extent_end(layer.sorted[i]) > start;) {
-        const uintptr_t from = extent_end(layer.sorted[i]);
+    for (uint32_t i = extents_below(end); i-- > 0 && extent_end(layer_sorted[i]) > start;) {
+        const uintptr_t from = extent_end(layer_sorted[i]);
         const long result = from < to ? kernel_unmap(from, to - from) : 0;
         if (sys_failed(result))
             return result;
-        to = layer.sorted[i]->start;
+        to = layer_sorted[i]->start;
     }
     const long result = start < to ? kernel_unmap(start, to - start) : 0;
     if (sys_failed(result))

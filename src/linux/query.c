@@ -35,8 +35,8 @@ void mf_map_stats(struct mf_map_stats *stats)
     stats->metadata_bytes = classes_bytes();
     for (uint32_t i = 0; i < layer.extents; i++) {
         struct mf_space_stats space;
-        mf_space_stats(layer.sorted[i]->live, &space);
-        stats->metadata_bytes += space.metadata_bytes + sizeof(*layer.sorted[i]);
+        mf_space_stats(layer_sorted[i]->live, &space);
+        stats->metadata_bytes += space.metadata_bytes + sizeof(*layer_sorted[i]);
     }
     if (entry == ENTER_LOCKED)
         layer_leave();

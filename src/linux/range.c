@@ -411,7 +411,7 @@ int mf_munlock(const void *address, size_t length)
 static void copies_mark_locked(void)
 {
     for (uint32_t i = 0; i < layer.extents; i++) {
-        const struct extent *extent = layer.sorted[i];
+        const struct extent *extent = layer_sorted[i];
         if (extent->class == NO_CLASS &&
             range_mark_changed(extent->start, extent_end(extent), CHANGED_LOCK) != 0)
             lock_give_up();
