@@ -82,7 +82,7 @@ void pool_unpin_common(struct pool *pool, struct pool_block *block, uint32_t slo
 
 uint32_t pool_walk(struct pool *pool, uint32_t slot, struct pool_key key)
 {
-    for (int steps = 0; steps < 8 && slot != POOL_NONE; steps++) {
+    for (int steps = 0; steps < 64 && slot != POOL_NONE; steps++) {
         if (pool_slot_holds(&pool->slots[slot], key))
             return slot;
         slot = atomic_load_explicit(&pool->slots[slot].next, memory_order_acquire);
@@ -216,11 +216,9 @@ static int look_for_room_locked(struct pool *pool, struct wish *wish)
     /* Cleared before the look: what is unpinned during it sets the event, and we do not sleep. */
     if (wish->queued)
         machine_event_clear(&wish->waiter.event);
-    const uint32_t reaped = pool->reaped;
-    const int count = pool_evict_locked(pool, wish->queued || !wish->deadline);
-    if (count < 0)
-        return -MF_EAGAIN;
-    return count == 0 && pool->idle_head == POOL_NONE && pool->reaped == reaped;
+    uint32_t reaped = 0;
+    const int count = pool_evict_locked(pool, wish->queued || !wish->deadline, &reaped);
+    return count < 0 ? -MF_EAGAIN : !count && !reaped && pool->idle_head == POOL_NONE;
 }
 
 /*
@@ -279,8 +277,9 @@ static int pin_slow_locked(struct pool *pool, struct pool_block *block, struct w
             if (err != -MF_ENOMEM)
                 return err;
             /* Give up what is idle, a batch at a time, until the world has room or nothing is. */
-            if (!pool_retire_oldest_locked(pool) && pool_evict_locked(pool, true) <= 0 &&
-                pool->idle_head == POOL_NONE)
+            uint32_t reaped = 0;
+            if (!pool_retire_oldest_locked(pool) && pool_evict_locked(pool, true, &reaped) <= 0 &&
+                !reaped && pool->idle_head == POOL_NONE)
                 return err;
             while (pool_retire_oldest_locked(pool))
                 ;
@@ -441,6 +440,7 @@ void pool_thaw(struct pool *pool, bool child)
 
 static uint64_t count_pins(const struct pool_block *block, uint32_t used)
 {
+    /* In the very moment of a renewal it is off by UINT32_MAX. */
     uint64_t pins =
         (uint64_t)atomic_load_explicit(&block->renewals, memory_order_relaxed) * UINT32_MAX;
     for (uint32_t slot = 0; slot < used; slot++) {

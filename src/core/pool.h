@@ -150,7 +150,6 @@ struct pool {
     uint32_t in_transit; /* slots that are FILLING or BUSY */
     uint32_t retiring;   /* those that are BUSY */
     uint32_t steps;      /* slots looked at in this hold of the lock */
-    uint32_t reaped;     /* doomed slots that were retired, their translations gone; wraps */
     bool evicting;       /* a thread is the evictor: hand, seen and batch are its own */
     bool frozen;
     struct pool_queue starving; /* wait for a slot, first come first served */
@@ -199,7 +198,8 @@ int pool_pin(struct pool *pool, struct pool_block *block, struct pool_key key, v
 static inline void pool_mark(struct pool_block *block, uint64_t *mark)
 {
     if (block)
-        atomic_store_explicit(&block->note_mark, mark, memory_order_relaxed);
+        /* release: after the settling of the pin before, also in the child of a fork */
+        atomic_store_explicit(&block->note_mark, mark, memory_order_release);
 }
 
 static inline void pool_note_set(struct pool_block *block, uint32_t what, uint32_t before)
@@ -255,7 +255,8 @@ bool pool_counter_ready(struct pool *pool, struct pool_block *block, uint32_t sl
  * which is not NULL, has no pin in progress. false: memory is out. */
 bool pool_hit_ready(struct pool *pool, struct pool_block *block, uint32_t slot);
 
-/* Evicts and retires up to count slots that nobody has pinned; the number that went. */
+/* Evicts and retires up to count slots that nobody has pinned; the number that went, with doomed
+ * ones that were found unpinned. */
 uint32_t pool_shrink(struct pool *pool, uint32_t count);
 
 /* Pins of one slot not yet unpinned, those in progress included; never less than there are.
@@ -314,12 +315,13 @@ static inline void pool_chunk_add(struct pool_block *block, uint32_t slot,
                           memory_order_release);
 }
 
-/* Neighbours by index have neighbouring buckets, which share cache lines, and no multiplication
- * waits for the index. Indices in large equal steps are kept apart by their upper bits. */
+/* Neighbours by index have neighbouring buckets, which share cache lines, in runs of 2048; where a
+ * run begins, its number decides, so that indices in equal steps do not meet in few buckets. */
 static inline uint32_t pool_hash(const struct pool *pool, struct pool_key key)
 {
-    const uintptr_t owner = key.owner * (uintptr_t)0x9e3779b97f4a7c15 >> 4 * sizeof(uintptr_t);
-    return (uint32_t)(owner + key.index + (key.index >> 11)) & pool->bucket_mask;
+    const uintptr_t odd = (uintptr_t)0x9e3779b97f4a7c15, half = 4 * sizeof(uintptr_t);
+    const uintptr_t owner = key.owner * odd >> half, run = (key.index >> 11) * odd >> half;
+    return (uint32_t)(owner + run + key.index) & pool->bucket_mask;
 }
 
 static inline bool pool_slot_holds(const struct pool_slot *slot, struct pool_key key)

@@ -81,20 +81,23 @@ bool pool_retire_kept_locked(struct pool *pool)
 }
 
 /* After a heavy barrier since the slot was doomed. Two may try at once: the second finds it gone.
- * During a fork the evictor leaves the slot to whoever unpinned it, or to the next round. */
-static void reap_unless_pinned(struct pool *pool, uint32_t slot, uint32_t doomed, bool evictor)
+ * During a fork the evictor leaves the slot to whoever unpinned it, or to the next round. Whether
+ * its translation has gone. */
+static bool reap_unless_pinned(struct pool *pool, uint32_t slot, uint32_t doomed, bool evictor)
 {
     if (life_of(pool, slot) != doomed || pool_pinned(pool, slot))
-        return;
+        return false;
+    bool gone = false;
     lock(pool);
     /* A fork waits for the evictor, so the evictor must not wait for the fork. */
     while (pool->frozen && !evictor)
         sleep_for_change_locked(pool);
     if (!pool->frozen && life_of(pool, slot) == doomed) {
         atomic_fetch_sub_explicit(&pool->attention, 1, memory_order_relaxed);
-        pool->reaped += retire_locked(pool, slot);
+        gone = retire_locked(pool, slot);
     }
     unlock(pool);
+    return gone;
 }
 
 /*
@@ -102,11 +105,11 @@ static void reap_unless_pinned(struct pool *pool, uint32_t slot, uint32_t doomed
  * saw LIVE before another thread doomed the slot: pairs with the light one in pool_try. Where it
  * cannot be had, the slot is left to the evictor.
  */
-void pool_reap(struct pool *pool, uint32_t slot, bool evictor)
+bool pool_reap(struct pool *pool, uint32_t slot, bool evictor)
 {
     const uint32_t life = life_of(pool, slot);
-    if (pool_life_state(life) == POOL_DOOMED && machine_barrier_heavy())
-        reap_unless_pinned(pool, slot, life, evictor);
+    return pool_life_state(life) == POOL_DOOMED && machine_barrier_heavy() &&
+           reap_unless_pinned(pool, slot, life, evictor);
 }
 
 /* Eviction. The evictor is one thread at a time; hand, seen and batch are its own. */
@@ -116,7 +119,7 @@ void pool_reap(struct pool *pool, uint32_t slot, bool evictor)
  * are as many as wanted. Looks only: whether a slot is idle indeed is found out when it is closed.
  */
 static uint32_t choose(struct pool *pool, uint32_t used, uint32_t found, uint32_t want,
-                       bool spare_recent)
+                       bool spare_recent, uint32_t *reaped)
 {
     uint32_t steps = used;
     while (steps && found < want) {
@@ -132,7 +135,7 @@ static uint32_t choose(struct pool *pool, uint32_t used, uint32_t found, uint32_
             struct pool_slot *slot = &pool->slots[slots[i]];
             const uint32_t state = state_of(pool, slots[i]);
             if (state == POOL_DOOMED && sum.pins[i] == sum.unpins[i])
-                pool_reap(pool, slots[i], true);
+                *reaped += pool_reap(pool, slots[i], true);
             if (state != POOL_LIVE || sum.pins[i] != sum.unpins[i])
                 continue;
             const bool recent =
@@ -188,11 +191,11 @@ static uint32_t advance(struct pool *pool, uint32_t count, enum pool_state from,
  * as were not used since it came by, and if there are none a third time for any. What a lap has
  * found is closed before the next: otherwise it would be found again, and take up another's place.
  */
-static uint32_t close_some(struct pool *pool, uint32_t used, uint32_t want)
+static uint32_t close_some(struct pool *pool, uint32_t used, uint32_t want, uint32_t *reaped)
 {
     uint32_t count = 0;
     for (unsigned lap = 0; count < want && (lap < 2 || (lap == 2 && !count)); lap++) {
-        const uint32_t found = choose(pool, used, count, want, lap < 2);
+        const uint32_t found = choose(pool, used, count, want, lap < 2, reaped);
         count = advance_from(pool, count, found, POOL_LIVE, POOL_CLOSED);
     }
     return count;
@@ -214,11 +217,11 @@ static uint32_t round_size(const struct pool *pool, uint32_t used, uint64_t agai
 
 /* One round by the evictor: how many became idle, or -1 if there is no barrier. thorough: after it
  * has found none, there is none that was not pinned since before the call. */
-static int evict(struct pool *pool, uint32_t used, uint32_t want, bool thorough)
+static int evict(struct pool *pool, uint32_t used, uint32_t want, bool thorough, uint32_t *reaped)
 {
     if (thorough && !machine_barrier_heavy()) /* pairs with the light one of an unpin */
         return -1;
-    uint32_t count = close_some(pool, used, want);
+    uint32_t count = close_some(pool, used, want, reaped);
     if (!count)
         return 0;
     if (!machine_barrier_heavy()) { /* pairs with the light one in pool_try */
@@ -234,7 +237,7 @@ static int evict(struct pool *pool, uint32_t used, uint32_t want, bool thorough)
 }
 
 /* Becomes the evictor as soon as it can, and evicts. */
-int pool_evict_locked(struct pool *pool, bool thorough)
+int pool_evict_locked(struct pool *pool, bool thorough, uint32_t *reaped)
 {
     while (pool->evicting || pool->frozen)
         sleep_for_change_locked(pool);
@@ -243,7 +246,7 @@ int pool_evict_locked(struct pool *pool, bool thorough)
     const uint64_t revived = pool->counts.revived;
     const uint32_t want = round_size(pool, used, revived - pool->again);
     unlock(pool);
-    const int count = evict(pool, used, want, thorough);
+    const int count = evict(pool, used, want, thorough, reaped);
     lock(pool);
     pool->evicting = false;
     signal_changes_locked(pool);
@@ -320,7 +323,7 @@ uint32_t pool_shrink(struct pool *pool, uint32_t count)
         wait_for_thaw_locked(pool);
         if (pool_retire_oldest_locked(pool))
             gone++;
-        else if (pool_evict_locked(pool, true) <= 0 && pool->idle_head == POOL_NONE)
+        else if (pool_evict_locked(pool, true, &gone) <= 0 && pool->idle_head == POOL_NONE)
             break;
     }
     if (gone < count && pool->kept != POOL_NONE) {

@@ -227,8 +227,9 @@ static inline void end_transit_locked(struct pool *pool)
 
 /* Becomes the evictor as soon as it can, and evicts: how many became idle, or -1 if there is no
  * heavy barrier. thorough: after it has found none, there is none that was not pinned since before
- * the call. */
-int pool_evict_locked(struct pool *pool, bool thorough);
+ * the call. *reaped grows by the doomed ones that it found unpinned, whose translations are gone.
+ */
+int pool_evict_locked(struct pool *pool, bool thorough, uint32_t *reaped);
 
 /* Retires the slot that has been idle longest; false: none is idle. Lets go of the lock meanwhile.
  */
@@ -238,7 +239,8 @@ bool pool_retire_oldest_locked(struct pool *pool);
  * meanwhile. */
 bool pool_retire_kept_locked(struct pool *pool);
 
-/* Retires a slot if it is doomed and nobody has it pinned any more. */
-void pool_reap(struct pool *pool, uint32_t slot, bool evictor);
+/* Retires a slot if it is doomed and nobody has it pinned any more; whether its translation went.
+ */
+bool pool_reap(struct pool *pool, uint32_t slot, bool evictor);
 
 #endif

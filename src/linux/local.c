@@ -44,8 +44,8 @@ static int push_read(struct thread *self, struct mf_file *file, uint64_t offset,
     return 0;
 }
 
-static int pin_slow(struct thread *self, struct mf_file *file, uint64_t offset, size_t length,
-                    struct mf_window *w)
+static int pin_slow(struct thread *self, struct pool_block *block, struct mf_file *file,
+                    uint64_t offset, size_t length, struct mf_window *w)
 {
     const uint64_t end = offset + length;
     if (end > atomic_load_explicit(&file->size, memory_order_relaxed)) {
@@ -63,9 +63,9 @@ static int pin_slow(struct thread *self, struct mf_file *file, uint64_t offset, 
     const bool too_long = length > LOCAL_BUFFER - self->local_used;
     if (!file->copy_only && piece_locate(file, offset, length, false, &piece) == 0 &&
         (piece_is_mapped(file->pool, &piece) || ghost_touch(file->pool, piece.key) || too_long) &&
-        piece_pin(file, &piece, MF_NOWAIT, &slot, &data) == 0) {
+        piece_pin(file, block, &piece, MF_NOWAIT, &slot, &data) == 0) {
         push(self, file->pool, slot, data, length, w);
-        pool_settle(thread_block(file->pool));
+        pool_settle(block);
         return 0;
     }
     return push_read(self, file, offset, length, w);
@@ -74,19 +74,20 @@ static int pin_slow(struct thread *self, struct mf_file *file, uint64_t offset, 
 static int __attribute__((noinline))
 pin_generic(struct mf_file *file, uint64_t offset, size_t length, struct mf_window *w)
 {
+    const int saved = errno;
     struct pool_block *block = thread_block(file->pool);
+    struct thread *self = thread_record();
+    errno = saved;
     if (block)
         pool_give_up(&file->pool->core, block);
     if (offset > INT64_MAX || length > INT64_MAX - offset || window_is_in_use(w))
         return -EINVAL;
-    struct thread *self = thread_record();
     if (!self)
         return -ENOMEM;
     if (self->locals == LOCALS_MAX)
         return -ENOSPC;
-    const int saved = errno;
     pool_mark(block, &self->local[self->locals].pinned);
-    const int err = pin_slow(self, file, offset, length, w);
+    const int err = pin_slow(self, block, file, offset, length, w);
     errno = saved;
     return err;
 }

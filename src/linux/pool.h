@@ -268,11 +268,10 @@ struct piece {
 /* 0; -E2BIG */
 int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool write,
                  struct piece *piece);
-/* Pins the extent of a piece; *data is where the piece lies. Errors of pool_pin. */
-int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint32_t *slot,
-              char **data);
-/* Gives a pin back that its owner has not got. */
-void piece_put(struct mf_pool *pool, uint32_t slot);
+/* Pins the extent of a piece; *data is where the piece lies. Errors of pool_pin. block: the
+ * caller's, with its mark, which the caller settles; or NULL. */
+int piece_pin(struct mf_file *file, struct pool_block *block, struct piece *piece,
+              uint64_t deadline, uint32_t *slot, char **data);
 /* Whether its extent is mapped at this moment. */
 bool piece_is_mapped(struct mf_pool *pool, const struct piece *piece);
 /* Whether the key was touched lately; remembers it. */

@@ -56,6 +56,8 @@ static void set_usable_locked(struct mf_pool *pool, uint32_t slot)
     const uint64_t size = atomic_load_explicit(&extent->file->size, memory_order_relaxed);
     const size_t length = length_of(pool, slot);
     const uint64_t room = size > extent->offset ? size - extent->offset : 0;
+    if (atomic_load_explicit(&machine->failed, memory_order_relaxed))
+        return; /* it is 0, or will be */
     atomic_store_explicit(&machine->usable, room < length ? (size_t)room : length,
                           memory_order_seq_cst);
     if (atomic_load_explicit(&machine->failed, memory_order_seq_cst))

@@ -20,7 +20,7 @@ pin_slow(struct mf_file *file, uint64_t offset, size_t length, uint32_t *slot)
     char *data;
     if (piece_locate(file, offset, length, false, &piece) != 0 ||
         !(piece_is_mapped(file->pool, &piece) || ghost_touch(file->pool, piece.key)) ||
-        piece_pin(file, &piece, MF_NOWAIT, slot, &data) != 0)
+        piece_pin(file, block, &piece, MF_NOWAIT, slot, &data) != 0)
         return NULL;
     return data;
 }

@@ -89,9 +89,9 @@ int piece_locate(struct mf_file *file, uint64_t offset, size_t length, bool writ
     return 0;
 }
 
-void piece_put(struct mf_pool *pool, uint32_t slot)
+/* Gives a pin back that its owner has not got. */
+static void piece_put(struct mf_pool *pool, struct pool_block *block, uint32_t slot)
 {
-    struct pool_block *block = thread_block(pool);
     struct pool_counter *counter = block ? pool_counter(block, slot) : NULL;
     /* From the note of the pin, if there is one, and with its mark: the window gets the next. */
     if (counter)
@@ -113,11 +113,10 @@ static char *place_in(struct mf_pool *pool, uint32_t slot, const struct piece *p
     return atomic_load_explicit(&machine->base, memory_order_relaxed) + piece->in_extent;
 }
 
-int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint32_t *slot,
-              char **data)
+int piece_pin(struct mf_file *file, struct pool_block *block, struct piece *piece,
+              uint64_t deadline, uint32_t *slot, char **data)
 {
     struct mf_pool *pool = file->pool;
-    struct pool_block *block = thread_block(pool);
     for (;;) {
         const int err = pool_pin(&pool->core, block, piece->key, &piece->request, deadline, slot);
         if (err == -ENOMEM && process_make_room(pool, piece->request.length, 1))
@@ -129,7 +128,7 @@ int piece_pin(struct mf_file *file, struct piece *piece, uint64_t deadline, uint
         /* Failed, or the file has grown since: out of the way with it. */
         const struct pool_victim victim = {*slot, pool_generation(&pool->core, *slot)};
         const bool failed = extent_failed(pool, *slot);
-        piece_put(pool, *slot);
+        piece_put(pool, block, *slot);
         pool_doom(&pool->core, &victim, 1);
         const uint64_t end = piece->request.offset + piece->in_extent + piece->length;
         const int gone = failed ? file_check_range(file, end) : 0;
@@ -149,6 +148,7 @@ int piece_unpin_slow(struct mf_pool *pool, uint32_t slot, int err)
 
 int piece_unpin_generic(struct mf_pool *pool, uint32_t slot, uint64_t *mark, struct mf_window *w)
 {
+    const int saved = errno;
     struct pool_block *block = thread_block(pool);
     const struct pool_victim victim = {slot, pool_generation(&pool->core, slot)};
     const int err = extent_failed(pool, slot) ? -EIO : 0;
@@ -166,6 +166,7 @@ int piece_unpin_generic(struct mf_pool *pool, uint32_t slot, uint64_t *mark, str
         pool_settle(block);
     if (pool->flags & MF_POOL_DEBUG)
         pool_doom(&pool->core, &victim, 1);
+    errno = saved;
     return err;
 }
 
@@ -355,7 +356,7 @@ static int pin_if_mapped(struct mf_file *file, uint64_t offset, size_t length, u
         return -EAGAIN;
     const char *data = place_in(pool, slot, &piece);
     if (!data) {
-        piece_put(pool, slot);
+        piece_put(pool, block, slot);
         return -EAGAIN;
     }
     fill(w, pool, slot, data, length, flags);
@@ -384,7 +385,7 @@ static int pin_mapped(struct mf_file *file, uint64_t offset, size_t length, uint
     uint32_t slot;
     char *data;
     do
-        err = piece_pin(file, &piece, deadline, &slot, &data);
+        err = piece_pin(file, block, &piece, deadline, &slot, &data);
     while (err == -E2BIG /* the limits are others now */ &&
            (err = piece_locate(file, offset, length, flags & MF_WRITE, &piece)) == 0);
     if (!err) {

@@ -281,6 +281,25 @@ static void a_common_counter_at_its_end_begins_again(void **state)
     end();
 }
 
+static void keys_in_equal_steps_do_not_meet_in_long_chains(void **state)
+{
+    (void)state;
+    enum { KEPT = 4096 };
+    const struct pool pool = {.bucket_mask = 2 * KEPT - 1};
+    static const uintptr_t steps[] = {1,       2,       3,     8,     100,    512,    2047,
+                                      2048,    2049,    4095,  65504, 65536,  131008, 1 << 18,
+                                      1 << 20, 1 << 24, 12345, 99999, 1 << 28};
+    for (size_t s = 0; s < sizeof(steps) / sizeof(steps[0]); s++) {
+        unsigned char chains[2 * KEPT] = {0}, longest = 0;
+        for (uintptr_t i = 0; i < KEPT; i++) {
+            const struct pool_key key = {1 << 25, i * steps[s]};
+            unsigned char *chain = &chains[pool_hash(&pool, key)];
+            longest = ++*chain > longest ? *chain : longest;
+        }
+        assert_true(longest <= 4);
+    }
+}
+
 static void a_full_pool_says_so_at_once_or_at_the_deadline(void **state)
 {
     (void)state;
@@ -887,6 +906,7 @@ int main(void)
         cmocka_unit_test(a_hit_takes_no_lock),
         cmocka_unit_test(a_counter_at_its_end_begins_again_and_no_hit_is_lost),
         cmocka_unit_test(a_common_counter_at_its_end_begins_again),
+        cmocka_unit_test(keys_in_equal_steps_do_not_meet_in_long_chains),
         cmocka_unit_test(a_full_pool_says_so_at_once_or_at_the_deadline),
         cmocka_unit_test(an_unpin_during_the_last_look_wakes_the_waiter),
         cmocka_unit_test(an_unpin_while_it_sleeps_wakes_the_waiter),

@@ -224,6 +224,27 @@ static void what_could_not_be_unmapped_goes_when_room_is_needed(void **state)
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
+/* The mmap for the thread's counters fails, and the next one does not: the pin is kept all the same.
+ */
+static void a_pin_without_counters_is_kept_when_there_are_some_later(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(2 * page, 2, 4, page);
+    struct mf_file *file = open_file(pool, path_of("inject0"), 0);
+    struct mf_window w[3] = {{0}};
+    plan = (typeof(plan)){SYSTEM_MMAP, ENOMEM, 1, false, 0, NULL};
+    assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w[0]), 0);
+    assert_int_equal(plan.failed, 1);
+    assert_int_equal(mf_window_pin(file, page, page, 0, MF_NOWAIT, &w[1]), 0);
+    assert_int_equal(mf_window_pin(file, 2 * page, page, 0, MF_NOWAIT, &w[2]), -EAGAIN);
+    assert_bytes(w[0].data, 0, page, 0);
+    assert_int_equal(mf_window_unpin(&w[0]), 0);
+    assert_int_equal(mf_window_unpin(&w[1]), 0);
+    assert_int_equal(stats_of(pool).pinned, 0);
+    assert_int_equal(mf_file_close(file), 0);
+    assert_int_equal(mf_pool_destroy(pool), 0);
+}
+
 static void any_membarrier_may_fail(void **state)
 {
     (void)state;
@@ -306,6 +327,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_munmap_may_fail),
         cmocka_unit_test(what_could_not_be_unmapped_goes_when_room_is_needed),
         cmocka_unit_test(any_madvise_may_fail),
+        cmocka_unit_test(a_pin_without_counters_is_kept_when_there_are_some_later),
         cmocka_unit_test(any_membarrier_may_fail),
         cmocka_unit_test(any_open_may_fail),
         cmocka_unit_test(any_pread_may_fail),
