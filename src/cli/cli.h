@@ -24,7 +24,7 @@ enum {
     CLI_USAGE = 2,
 };
 
-int bench_command(int argc, char **argv);
+int bench_command(int argc, char **argv); /* in the command; and in what it becomes, bench/ */
 int run_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 
@@ -49,8 +49,9 @@ int cli_wrong(struct argp_state *state, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
- * Where a library that the command loads is: under the directory of a command that was not
- * installed, or where it is installed. NULL: neither can be read; then path is where it should be.
+ * Where a library or an executable of the command's is: under the directory of a command that was
+ * not installed, or where it is installed. NULL: neither can be read, errno tells why of the latter;
+ * then path is where it should be.
  */
 const char *cli_library(const char *in_build, const char *installed, char *path, size_t size);
 

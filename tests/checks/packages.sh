@@ -76,6 +76,10 @@ folds() {
         "$work/scan"
 }
 
+measures() {
+    inside mapfold bench space.fifo -q -n 1000 -a mapfold | grep '1000 *mapfold '
+}
+
 inspects() {
     inside sh -c 'mapfold inspect $$' | grep 'maps used'
 }
@@ -143,6 +147,7 @@ check "an example in Python finds the library" windows_in_python
 check "mmap_scan builds" builds mmap_scan
 check "mapfold run folds it beyond the kernel's limit" folds
 check "mapfold inspect looks at a process" inspects
+check "mapfold bench measures" measures
 check "SQLite loads its extension" loads_in_sqlite
 check "they are removed without a trace" goes_without_a_trace
 finish
