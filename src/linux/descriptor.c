@@ -371,15 +371,39 @@ static int open_known(struct mf_file *file, int flags)
 }
 
 /*
- * The path may lead to another file by now, and closing any descriptor of a file drops the locks
- * (fcntl) that the process has on it: on that other one too. So it is looked at by an O_PATH
- * descriptor, whose end drops none, and what that stands for is opened by way of /proc. Without
- * room for two descriptors, or without /proc, the path is opened after the look, and looked at
- * again: then a file that was put there between the two loses its locks.
+ * Opens a path that led to the file a moment ago. If another file has taken its place since, that
+ * one's descriptor, *stray, is never closed: -ESTALE.
  */
-static int open_again(struct mf_file *file, bool two)
+static int open_looked_at(struct mf_file *file, int flags, int *stray)
+{
+    const int fd = open_path(file->pool, file->path, flags);
+    const int err = fd < 0 ? fd : file_recognize(file, fd);
+    if (!err)
+        return fd;
+    if (err == -ESTALE && fd >= 0)
+        *stray = fd;
+    else if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+/*
+ * The path may lead to another file by now, and closing any descriptor of a file drops the locks
+ * (fcntl) that the process has on it: on that other one too. So the path is looked at first. Where
+ * that tells, and the pool can bear a descriptor that must not be closed, it is opened then: that is
+ * the cheapest. Else the look is by an O_PATH descriptor, whose end drops no locks, and what that
+ * stands for is opened by way of /proc. Without room for two descriptors, or without /proc, the path
+ * is opened after the look, and looked at again: then a file that was put there between the two
+ * loses its locks.
+ */
+static int open_again(struct mf_file *file, bool two, int *stray)
 {
     const int flags = file->write ? O_RDWR : O_RDONLY;
+    if (stray && file_is_at_path(file)) {
+        const int fd = open_looked_at(file, flags, stray);
+        if (fd >= 0 || fd == -ESTALE)
+            return fd;
+    }
     const int found = open_path(file->pool, file->path, O_PATH);
     if (found < 0)
         return found == -ENOENT || found == -ENOTDIR ? -ESTALE : found;
@@ -399,10 +423,14 @@ static int reopen_locked(struct mf_file *file)
     int fd = reserve_locked(pool);
     if (!fd) {
         const bool two = reserve_other_locked(pool);
+        const bool may_stray = two && trial_share(pool) && pool->strays < STRAYS_MAX;
+        int stray = -1;
+        pool->strays += may_stray;
         pthread_mutex_unlock(&pool->files_lock);
-        fd = open_again(file, two);
+        fd = open_again(file, two, may_stray ? &stray : NULL);
         pthread_mutex_lock(&pool->files_lock);
-        pool->open -= two;
+        pool->strays -= may_stray && stray < 0;
+        pool->open -= two && stray < 0;
         if (fd < 0) {
             pool->open--;
         } else {

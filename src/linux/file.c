@@ -61,7 +61,7 @@ static bool mounts_are_unique(int fd)
     bool yes = statx(fd, "", AT_EMPTY_PATH, STATX_MOUNT_UNIQUE, &stx) == 0 &&
                stx.stx_mask & STATX_MOUNT_UNIQUE;
     u.handle.handle_bytes = MAX_HANDLE_SZ;
-    if (yes && system_handle(fd, &u.handle, (int *)&mount, HANDLE_MOUNT_UNIQUE) != 0) {
+    if (yes && system_handle(fd, NULL, &u.handle, (int *)&mount, HANDLE_MOUNT_UNIQUE) != 0) {
         if (errno != EINVAL)
             return false; /* of this file there is no handle; of the next there may be */
         yes = false;
@@ -71,14 +71,13 @@ static bool mounts_are_unique(int fd)
     return yes;
 }
 
-/* The file handle; also the mount's number, where those are never used again, else 0. */
-static int read_handle(int fd, struct file_identity *identity)
+/* The file handle; also the mount's number, if unique, that is never used again, else 0. */
+static int read_handle(int fd, const char *path, bool unique, struct file_identity *identity)
 {
     union handle_room u;
     uint64_t mount = 0;
-    const bool unique = mounts_are_unique(fd);
     u.handle.handle_bytes = MAX_HANDLE_SZ;
-    if (system_handle(fd, &u.handle, (int *)&mount, unique ? HANDLE_MOUNT_UNIQUE : 0) != 0)
+    if (system_handle(fd, path, &u.handle, (int *)&mount, unique ? HANDLE_MOUNT_UNIQUE : 0) != 0)
         return -errno;
     identity->mount = unique ? mount : 0;
     identity->handle_type = (uint32_t)u.handle.handle_type;
@@ -104,7 +103,7 @@ static int identify(int fd, struct stat *st, struct file_identity *identity)
     memset(identity, 0, sizeof(*identity));
     identity->device = st->st_dev;
     identity->inode = st->st_ino;
-    if (read_handle(fd, identity) != 0)
+    if (read_handle(fd, NULL, mounts_are_unique(fd), identity) != 0)
         read_birth(fd, identity);
     return 0;
 }
@@ -126,7 +125,7 @@ int file_recognize(const struct mf_file *file, int fd)
     const struct file_identity *kept = &file->identity;
     struct file_identity now = {0};
     if (kept->handle_bytes) {
-        const int err = read_handle(fd, &now);
+        const int err = read_handle(fd, NULL, mounts_are_unique(fd), &now);
         if (err)
             return err;
         if (!same_handle(&now, kept))
@@ -142,6 +141,14 @@ int file_recognize(const struct mf_file *file, int fd)
     const bool same = st.st_dev == kept->device && st.st_ino == kept->inode &&
                       now.birth_sec == kept->birth_sec && now.birth_nsec == kept->birth_nsec;
     return same ? 0 : -ESTALE;
+}
+
+bool file_is_at_path(const struct mf_file *file)
+{
+    const struct file_identity *kept = &file->identity;
+    struct file_identity now = {0};
+    return kept->handle_bytes && read_handle(AT_FDCWD, file->path, kept->mount != 0, &now) == 0 &&
+           same_handle(&now, kept) && now.mount == kept->mount;
 }
 
 /* A block device has its size where the end is. */

@@ -28,6 +28,7 @@ enum {
     SMALL_FILE = 128 << 10, /* up to here a first touch is served by copy */
     BATCH_MAX = 256,        /* extents that one round frees, or forgets */
     TRIALS_MAX = 64,        /* descriptors on trial */
+    STRAYS_MAX = 4,         /* descriptors that can never be closed, and opens that may make one */
     HANDLE_BYTES = 64,      /* of a file handle that is compared; longer ones are cut */
     SPAN_BITS = 24,         /* extents that a piece may span, in a key's owner */
     MODE_BITS = 1 + SPAN_BITS,
@@ -76,6 +77,7 @@ struct mf_pool {
     struct mf_file *files; /* not yet closed */
     uint32_t files_in_transit;
     uint32_t open, open_max;
+    uint32_t strays;       /* see open_looked_at */
     struct mf_file *clock; /* the ring, where the hand is */
     struct mf_file *trials[TRIALS_MAX];
     uint32_t trial_count;
@@ -223,6 +225,9 @@ void files_after_fork(struct mf_pool *pool);
 /* file.c */
 /* Whether the descriptor is of this file: 0, -ESTALE, -errno. */
 int file_recognize(const struct mf_file *file, int fd);
+/* Whether its path leads to this file at this moment; false also where only a look at a descriptor
+ * can tell. */
+bool file_is_at_path(const struct mf_file *file);
 int file_refresh_size(struct mf_file *file); /* 0, -errno */
 /* 0, or -ERANGE where [offset, end) is not in the file as it is now. */
 int file_check_range(struct mf_file *file, uint64_t end);

@@ -108,12 +108,15 @@ static inline int system_close_range(int first, int last)
     return system_fails(SYSTEM_CLOSE_RANGE) ? -1 : (int)syscall(SYS_close_range, first, last, 0);
 }
 
-/* With HANDLE_MOUNT_UNIQUE mount is of 64 bits. */
-static inline int system_handle(int fd, struct file_handle *handle, int *mount, int flags)
+/* Of a descriptor, or of what a path leads to (then fd is AT_FDCWD). With HANDLE_MOUNT_UNIQUE mount
+ * is of 64 bits. */
+static inline int system_handle(int fd, const char *path, struct file_handle *handle, int *mount,
+                                int flags)
 {
+    flags |= path ? AT_SYMLINK_FOLLOW : AT_EMPTY_PATH;
     return system_fails(SYSTEM_HANDLE)
                ? -1
-               : name_to_handle_at(fd, "", handle, mount, AT_EMPTY_PATH | flags);
+               : name_to_handle_at(fd, path ? path : "", handle, mount, flags);
 }
 
 static inline int system_fstat(int fd, struct stat *st)

@@ -112,6 +112,20 @@ static inline struct mf_pool_stats stats_of(struct mf_pool *pool)
     return stats;
 }
 
+/* A lock of this process's, by fcntl. */
+static inline bool lock_is_held(const char *path)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        const int fd = open(path, O_RDWR | O_CLOEXEC);
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        _exit(fcntl(fd, F_SETLK, &lock) == 0 ? 1 : 0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 /* Bytes of this process's mappings of files in the test directory. */
 static inline uint64_t mapped_bytes(unsigned *lines)
 {

@@ -200,10 +200,11 @@ static void each_call_may_fail(void **state)
         int err;
         unsigned least, most; /* touches that it is told to */
     } failures[] = {
-        {SYSTEM_OPEN, EACCES, 0, 1}, /* the way by /proc is not the only one */
-        {SYSTEM_OPEN, EMFILE, 0, 0},        {SYSTEM_HANDLE, ENOMEM, 1, 1},
-        {SYSTEM_HANDLE, EPERM, 1, 1},       {SYSTEM_PREAD, EIO, 1, 1},
-        {SYSTEM_CLOSE_RANGE, ENOSYS, 0, 0}, {SYSTEM_CLOSE_RANGE, EPERM, 0, 0},
+        /* Of the open and the look there is another way. */
+        {SYSTEM_OPEN, EACCES, 0, 0},       {SYSTEM_OPEN, EMFILE, 0, 0},
+        {SYSTEM_HANDLE, ENOMEM, 0, 0},     {SYSTEM_HANDLE, EPERM, 0, 0},
+        {SYSTEM_PREAD, EIO, 1, 1},         {SYSTEM_CLOSE_RANGE, ENOSYS, 0, 0},
+        {SYSTEM_CLOSE_RANGE, EPERM, 0, 0},
     };
     for (unsigned f = 0; f < sizeof(failures) / sizeof(failures[0]); f++)
         for (unsigned n = 1; n <= 20; n++) {
@@ -227,6 +228,9 @@ static void a_file_is_opened_again_without_proc(void **state)
 {
     (void)state;
     unsigned without = 0, stale = 0;
+    /* So few that none may be left open for good: every path is looked at by a descriptor. */
+    const struct mf_pool_limits few = {64 * page, 8, 7};
+    assert_int_equal(mf_pool_set_limits(pool, &few), 0);
     for (unsigned i = 0; i < FILES / 2; i++) {
         touch(i + FILES / 2); /* so that others are closed */
         if (i % 2) {

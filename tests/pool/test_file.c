@@ -172,19 +172,6 @@ static void windows_that_share_an_extent_go_in_any_order_after_their_file(void *
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
-static bool lock_is_held(const char *path)
-{
-    const pid_t child = fork();
-    if (child == 0) {
-        const int fd = open(path, O_RDWR | O_CLOEXEC);
-        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-        _exit(fcntl(fd, F_SETLK, &lock) == 0 ? 1 : 0);
-    }
-    int status;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 static void borrowing_keeps_the_process_locks(void **state)
 {
     (void)state;

@@ -16,7 +16,8 @@ static struct {
     unsigned countdown; /* 0: none fails */
     bool forever;
     unsigned failed;
-    void *hole; /* a page that the call unmaps as it fails, and another thread gets */
+    void *hole;              /* a page that the call unmaps as it fails, and another thread gets */
+    void (*meanwhile)(void); /* happens just before the call, which does not fail then */
 } plan;
 
 static void take_hole(void *hole)
@@ -38,6 +39,8 @@ int system_inject(enum system_call call)
     if (!plan.forever)
         plan.countdown = 0;
     plan.failed++;
+    if (plan.meanwhile)
+        plan.meanwhile();
     if (plan.hole)
         take_hole(plan.hole);
     return plan.err;
@@ -130,7 +133,7 @@ static void fail_in_turn(enum system_call call, int err)
     const unsigned before = open_descriptors();
     for (int forever = 0; forever < 2; forever++)
         for (unsigned n = 1; n < 400; n += n < 12 ? 1 : n) {
-            plan = (typeof(plan)){call, err, n, forever, 0, NULL};
+            plan = (typeof(plan)){call, err, n, forever, 0, NULL, NULL};
             live();
             const bool reached = plan.failed != 0;
             plan.countdown = 0;
@@ -159,7 +162,7 @@ static void a_failed_map_leaves_alone_who_has_got_its_place(void **state)
     assert_int_equal(mf_window_pin(file, 0, 10, 0, MF_NOWAIT, &w), 0);
     char *place = (char *)(uintptr_t)w.data;
     assert_int_equal(mf_window_unpin(&w), 0);
-    plan = (typeof(plan)){SYSTEM_MMAP, EIO, 1, false, 0, place};
+    plan = (typeof(plan)){SYSTEM_MMAP, EIO, 1, false, 0, place, NULL};
     assert_int_equal(mf_window_pin(file, page, 10, 0, MF_NOWAIT, &w), -EIO);
     assert_int_equal(plan.failed, 1);
     assert_int_equal(place[0], 'T');
@@ -199,7 +202,7 @@ static void what_could_not_be_unmapped_goes_when_room_is_needed(void **state)
             assert_int_equal(mf_window_pin(file, i * page, 10, 0, MF_NOWAIT, &w), 0);
             assert_int_equal(mf_window_unpin(&w), 0);
         }
-        plan = (typeof(plan)){SYSTEM_MUNMAP, ENOMEM, 1, true, 0, NULL};
+        plan = (typeof(plan)){SYSTEM_MUNMAP, ENOMEM, 1, true, 0, NULL, NULL};
         assert_int_equal(mf_file_forget(file), 0);
         assert_int_equal(plan.failed, 4);
         /* Nobody has anything pinned: so nobody is waited for. */
@@ -232,7 +235,7 @@ static void a_pin_without_counters_is_kept_when_there_are_some_later(void **stat
     struct mf_pool *pool = make_pool(2 * page, 2, 4, page);
     struct mf_file *file = open_file(pool, path_of("inject0"), 0);
     struct mf_window w[3] = {{0}};
-    plan = (typeof(plan)){SYSTEM_MMAP, ENOMEM, 1, false, 0, NULL};
+    plan = (typeof(plan)){SYSTEM_MMAP, ENOMEM, 1, false, 0, NULL, NULL};
     assert_int_equal(mf_window_pin(file, 0, page, 0, MF_NOWAIT, &w[0]), 0);
     assert_int_equal(plan.failed, 1);
     assert_int_equal(mf_window_pin(file, page, page, 0, MF_NOWAIT, &w[1]), 0);
@@ -258,6 +261,41 @@ static void any_open_may_fail(void **state)
     fail_in_turn(SYSTEM_OPEN, EMFILE);
 }
 
+static void rotate(void)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s", path_of("inject0.new"));
+    assert_int_equal(rename(path, path_of("inject0")), 0);
+}
+
+/* Whoever opens what another file has taken the place of just now must not close it again: that
+ * would drop the locks which the process has on it. */
+static void a_file_that_takes_the_place_at_the_last_moment_keeps_its_locks(void **state)
+{
+    (void)state;
+    struct mf_pool *pool = make_pool(16 * page, 4, 8, 4 * page);
+    for (unsigned turn = 0; turn < 6; turn++) {
+        struct mf_file *file = open_file(pool, make_bytes("inject0", page, 0), 0), *others[12];
+        for (unsigned i = 0; i < 12; i++)
+            others[i] = open_file(pool, path_of("inject1"), 0);
+        const int fd = open(make_bytes("inject0.new", page, 1), O_RDWR | O_CLOEXEC);
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
+        plan = (typeof(plan)){SYSTEM_OPEN, 0, 1, false, 0, NULL, rotate};
+        assert_int_equal(mf_file_size(file), -ESTALE);
+        assert_int_equal(plan.failed, 1);
+        assert_true(lock_is_held(path_of("inject0")));
+        /* Four times its descriptor is left open for that; then another way is gone. */
+        assert_int_equal(mf_file_close_many(others, 12), 0);
+        assert_int_equal(mf_file_close(file), 0);
+        assert_int_equal(stats_of(pool).files_open, turn < 4 ? turn + 1 : 4);
+        assert_true(lock_is_held(path_of("inject0")));
+        close(fd);
+    }
+    assert_int_equal(mf_pool_destroy(pool), 0);
+    make_bytes("inject0", FILE_PAGES * page, 0);
+}
+
 static void any_pread_may_fail(void **state)
 {
     (void)state;
@@ -272,11 +310,11 @@ static void an_error_after_the_first_bytes_is_told_as_such(void **state)
     struct mf_window w = {0};
     char buffer[2 * 4096];
     short_reads = true;
-    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0, NULL};
+    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0, NULL, NULL};
     assert_int_equal(mf_window_pin(file, 0, 3 * page, 0, MF_NOWAIT, &w), -EIO);
-    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0, NULL};
+    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0, NULL, NULL};
     assert_int_equal(mf_local_pin(file, 0, 3 * page, &w), -EIO);
-    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0, NULL};
+    plan = (typeof(plan)){SYSTEM_PREAD, EIO, 2, false, 0, NULL, NULL};
     assert_int_equal(mf_read(file, 0, buffer, sizeof(buffer), 0), 100);
     assert_int_equal(plan.failed, 1);
     short_reads = false;
@@ -307,7 +345,7 @@ int main(int argc, char **argv)
 {
     (void)argv;
     if (argc > 1) /* a kernel without membarrier: the whole life runs on fences */
-        plan = (typeof(plan)){SYSTEM_MEMBARRIER, ENOSYS, 1, true, 0, NULL};
+        plan = (typeof(plan)){SYSTEM_MEMBARRIER, ENOSYS, 1, true, 0, NULL, NULL};
     if (mf_fault_install() != 0 || begin_directory(NULL) != 0)
         return 9;
     for (unsigned i = 0; i < FILES; i++) {
@@ -330,6 +368,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_pin_without_counters_is_kept_when_there_are_some_later),
         cmocka_unit_test(any_membarrier_may_fail),
         cmocka_unit_test(any_open_may_fail),
+        cmocka_unit_test(a_file_that_takes_the_place_at_the_last_moment_keeps_its_locks),
         cmocka_unit_test(any_pread_may_fail),
         cmocka_unit_test(any_fstat_may_fail),
         cmocka_unit_test(an_error_after_the_first_bytes_is_told_as_such),
