@@ -131,8 +131,8 @@ enum {
 /*
  * Opens a file by path. The pool may close its descriptor to keep the limit and open the path again
  * when it needs to, if it still leads to the same file (device and file handle). It finds that out
- * before it opens it: if the path has become another file's, that one is not opened, and keeps its
- * locks (but see docs/POOL.md for a limit of one descriptor, or no /proc). A file
+ * before it opens it: if the path has become another file's, that one keeps its locks (but see
+ * docs/POOL.md for a limit of one descriptor, or no /proc, and for what is then left open). A file
  * that loses its last link keeps its descriptor if the pool has it open, and has used it more than
  * once lately or since mf_file_open; else it is -ESTALE from then on. Do not use this for files
  * that the process locks with fcntl(2): closing any descriptor of a file drops the process's locks

@@ -132,6 +132,15 @@ static struct slice slice_of_bytes(const struct column *column, int cause)
     return (struct slice){below / all, (double)column->bytes[cause] / all};
 }
 
+/* A logarithm of 1 + x, straight between the powers of two: bars need no better one, and no
+ * library. */
+static double logarithm(double x)
+{
+    int exponent;
+    const double fraction = frexp(1 + x, &exponent);
+    return exponent - 2 + 2 * fraction;
+}
+
 static struct slice slice_of_maps(const struct column *column, int cause, double most)
 {
     if (column->maps[cause] == 0)
@@ -139,7 +148,7 @@ static struct slice slice_of_maps(const struct column *column, int cause, double
     double below = 0;
     for (int i = 0; i < cause; i++)
         below += column->maps[i];
-    const double whole = log1p(column->all) / log1p(most) / column->all;
+    const double whole = logarithm(column->all) / logarithm(most) / column->all;
     return (struct slice){below * whole, column->maps[cause] * whole};
 }
 

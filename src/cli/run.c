@@ -271,13 +271,13 @@ int run_command(int argc, char **argv)
                   library);
         return CLI_FAILURE;
     }
-    const bool preload = !program_find(command[0], program, sizeof(program)) ||
-                         note_unfolded(program) != PROGRAM_LIBC;
+    const bool found = program_find(command[0], program, sizeof(program));
+    const bool preload = !found || note_unfolded(program) != PROGRAM_LIBC;
     if ((preload && preload_set(library) != 0) || setenv(MAPFOLD_OPTIONS, words.text, 1) != 0) {
         cli_error("cannot set LD_PRELOAD and " MAPFOLD_OPTIONS ": %s", strerror(errno));
         return CLI_FAILURE;
     }
-    execvp(command[0], command);
+    execvp(found ? program : command[0], command);
     cli_error("cannot run %s: %s%s", command[0], strerror(errno),
               errno == ENOENT && !strchr(command[0], '/') ? "; it is in no directory of PATH" : "");
     return errno == ENOENT ? RUN_NOT_FOUND : RUN_NOT_EXECUTED;
