@@ -75,8 +75,8 @@ struct pool_slot {
     struct machine_slot machine;
 };
 
-/* Pins and unpins of one slot by one thread, modulo 2^32. Each only grows, but pins begin again at 0
- * when they are at their end. */
+/* Pins and unpins of one slot by one thread, modulo 2^32. Each only grows, but pins begin again at
+ * 0 when they are at their end. */
 struct pool_counter {
     _Atomic uint32_t pins;
     _Atomic uint32_t unpins;

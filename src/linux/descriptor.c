@@ -390,11 +390,11 @@ static int open_looked_at(struct mf_file *file, int flags, int *stray)
 /*
  * The path may lead to another file by now, and closing any descriptor of a file drops the locks
  * (fcntl) that the process has on it: on that other one too. So the path is looked at first. Where
- * that tells, and the pool can bear a descriptor that must not be closed, it is opened then: that is
- * the cheapest. Else the look is by an O_PATH descriptor, whose end drops no locks, and what that
- * stands for is opened by way of /proc. Without room for two descriptors, or without /proc, the path
- * is opened after the look, and looked at again: then a file that was put there between the two
- * loses its locks.
+ * that tells, and the pool can bear a descriptor that must not be closed, it is opened then: that
+ * is the cheapest. Else the look is by an O_PATH descriptor, whose end drops no locks, and what
+ * that stands for is opened by way of /proc. Without room for two descriptors, or without /proc,
+ * the path is opened after the look, and looked at again: then a file that was put there between
+ * the two loses its locks.
  */
 static int open_again(struct mf_file *file, bool two, int *stray)
 {

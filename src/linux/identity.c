@@ -40,7 +40,7 @@ int identity_read(int fd, struct identity *file, uint64_t *size)
     const long result = sys_statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, asked, &stat);
     if (sys_failed(result))
         return (int)result;
-    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): the kernel has filled it */
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): it is filled */
     if ((stat.stx_mask & asked) != asked || !S_ISREG(stat.stx_mode))
         return -EOPNOTSUPP;
     *file = (struct identity){.device = makedev(stat.stx_dev_major, stat.stx_dev_minor),

@@ -304,7 +304,8 @@ static inline uint64_t window_address(const struct mf_window *w)
     return ((uint64_t)(uintptr_t)w + 8) << WINDOW_ADDRESS_BIT;
 }
 
-/* What it has pinned: below WINDOW_NO_SLOT just pool and slot; from 2 * WINDOW_LOCAL on, nothing. */
+/* What it has pinned: below WINDOW_NO_SLOT just pool and slot; from 2 * WINDOW_LOCAL on, nothing.
+ */
 static inline uint64_t window_place(const struct mf_window *w)
 {
     return w->opaque[WINDOW_WORD] - window_address(w);

@@ -227,8 +227,7 @@ static void what_could_not_be_unmapped_goes_when_room_is_needed(void **state)
     assert_int_equal(mf_pool_destroy(pool), 0);
 }
 
-/* The mmap for the thread's counters fails, and the next one does not: the pin is kept all the same.
- */
+/* The mmap for the thread's counters fails, and the next one does not: the pin is kept. */
 static void a_pin_without_counters_is_kept_when_there_are_some_later(void **state)
 {
     (void)state;
