@@ -14,7 +14,7 @@
 
 static const struct bench_workload *const workloads[] = {
     &bench_space,  &bench_mmap_scan, &bench_mapping, &bench_kmap_lock, &bench_window, &bench_files,
-#ifdef MAPFOLD_SQLITE_LIBRARY
+#ifdef MAPFOLD_HAS_SQLITE
     &bench_sqlite,
 #endif
 };

@@ -158,8 +158,7 @@ static int load_extension(const struct run *run)
     char path[4096];
     char *error = NULL;
     sqlite3 *db = NULL;
-    if (!cli_library("src/sqlite/libmapfold_sqlite.so", MAPFOLD_SQLITE_LIBRARY, path,
-                     sizeof(path))) {
+    if (!cli_library("src/sqlite/libmapfold_sqlite.so", path, sizeof(path))) {
         cli_error("cannot find SQLite's extension %s: %s; is mapfold installed?", path,
                   strerror(errno));
         return -1;

@@ -13,7 +13,7 @@ int bench_command(int argc, char **argv)
 {
     (void)argc;
     char path[4096];
-    if (cli_library("mapfold-bench", MAPFOLD_BENCH, path, sizeof(path)))
+    if (cli_library("mapfold-bench", path, sizeof(path)))
         execv(path, argv);
     cli_error("cannot run %s: %s; is mapfold installed?", path, strerror(errno));
     return CLI_FAILURE;

@@ -120,17 +120,23 @@ int cli_finish(int status)
     return CLI_FAILURE;
 }
 
-const char *cli_library(const char *in_build, const char *installed, char *path, size_t size)
+const char *cli_library(const char *in_build, char *path, size_t size)
 {
+    const char *slash = strrchr(in_build, '/');
+    const char *name = slash != NULL ? slash + 1 : in_build;
     char self[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
     if (length > 0) {
         self[length] = '\0';
-        char *slash = strrchr(self, '/');
-        *(slash != NULL ? slash : self) = '\0';
-        if ((size_t)snprintf(path, size, "%s/%s", self, in_build) < size && access(path, R_OK) == 0)
-            return path;
+        char *end = strrchr(self, '/');
+        *(end != NULL ? end : self) = '\0';
+        const char *const from[] = {"", MAPFOLD_LIBRARIES_FROM_BIN "/", ""};
+        const char *const what[] = {in_build, name, name};
+        for (int i = 0; i < 3; i++)
+            if ((size_t)snprintf(path, size, "%s/%s%s", self, from[i], what[i]) < size &&
+                access(path, R_OK) == 0)
+                return path;
     }
-    snprintf(path, size, "%s", installed);
+    snprintf(path, size, "%s/%s", MAPFOLD_LIBRARIES, name);
     return access(path, R_OK) == 0 ? path : NULL;
 }

@@ -50,10 +50,10 @@ int cli_wrong(struct argp_state *state, const char *format, ...)
 
 /*
  * Where a library or an executable of the command's is: under the directory of a command that was
- * not installed, or where it is installed. NULL: neither can be read, errno tells why of the
- * latter; then path is where it should be.
+ * not installed; or where it is when it was, as seen from the command, or in the place that it was
+ * built for. NULL: none can be read, errno tells why of the last; then path is where it should be.
  */
-const char *cli_library(const char *in_build, const char *installed, char *path, size_t size);
+const char *cli_library(const char *in_build, char *path, size_t size);
 
 /*
  * Ends a command's output: flushes stdout and tells a write error (a full disk, a closed pipe).

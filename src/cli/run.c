@@ -259,8 +259,7 @@ int run_command(int argc, char **argv)
     cli_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &words);
     char **const command = argv + words.program;
     char library[4096], program[4096];
-    if (cli_library("src/preload/libmapfold-run.so", MAPFOLD_RUN_LIBRARY, library,
-                    sizeof(library)) == NULL) {
+    if (cli_library("src/preload/libmapfold-run.so", library, sizeof(library)) == NULL) {
         cli_error("cannot find the drop-in %s: %s; is mapfold installed (or, from a build, /proc "
                   "mounted)?",
                   library, strerror(errno));

@@ -216,9 +216,14 @@ static int look_for_room_locked(struct pool *pool, struct wish *wish)
     /* Cleared before the look: what is unpinned during it sets the event, and we do not sleep. */
     if (wish->queued)
         machine_event_clear(&wish->waiter.event);
+    const uint32_t taken = pool->taken;
     uint32_t reaped = 0;
     const int count = pool_evict_locked(pool, wish->queued || !wish->deadline, &reaped);
-    return count < 0 ? -MF_EAGAIN : !count && !reaped && pool->idle_head == POOL_NONE;
+    /* Or others have made the room meanwhile, or are about to. */
+    if (count > 0 || reaped || pool->idle_head != POOL_NONE || pool->taken < taken ||
+        pool->retiring)
+        return 0;
+    return count < 0 ? -MF_EAGAIN : 1;
 }
 
 /*

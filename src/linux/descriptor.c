@@ -370,20 +370,24 @@ static int open_known(struct mf_file *file, int flags)
     return err ? err : fd;
 }
 
-/*
- * Opens a path that led to the file a moment ago. If another file has taken its place since, that
- * one's descriptor, *stray, is never closed: -ESTALE.
- */
-static int open_looked_at(struct mf_file *file, int flags, int *stray)
+/* Whether a descriptor is of a kind of file that programs lock. */
+static bool may_be_locked(int fd)
 {
-    const int fd = open_path(file->pool, file->path, flags);
-    const int err = fd < 0 ? fd : file_recognize(file, fd);
-    if (!err)
-        return fd;
-    if (err == -ESTALE && fd >= 0)
-        *stray = fd;
-    else if (fd >= 0)
-        close(fd);
+    struct stat st;
+    return fstat(fd, &st) != 0 || S_ISREG(st.st_mode) || S_ISBLK(st.st_mode);
+}
+
+/*
+ * Opens a path that led to the file a moment ago. 0 with *fd; or the error. If it cannot be said
+ * that it is the file, since another one has taken its place, *fd is *stray and never closed.
+ */
+static int open_looked_at(struct mf_file *file, int flags, int *fd, bool *stray)
+{
+    *fd = open_path(file->pool, file->path, flags);
+    const int err = *fd < 0 ? *fd : file_recognize(file, *fd);
+    *stray = err && *fd >= 0 && may_be_locked(*fd);
+    if (err && *fd >= 0 && !*stray)
+        close(*fd);
     return err;
 }
 
@@ -396,13 +400,15 @@ static int open_looked_at(struct mf_file *file, int flags, int *stray)
  * the path is opened after the look, and looked at again: then a file that was put there between
  * the two loses its locks.
  */
-static int open_again(struct mf_file *file, bool two, int *stray)
+static int open_again(struct mf_file *file, bool two, bool may_stray, bool *stray)
 {
     const int flags = file->write ? O_RDWR : O_RDONLY;
-    if (stray && file_is_at_path(file)) {
-        const int fd = open_looked_at(file, flags, stray);
-        if (fd >= 0 || fd == -ESTALE)
-            return fd;
+    *stray = false;
+    if (may_stray && file_is_at_path(file)) {
+        int opened;
+        const int error = open_looked_at(file, flags, &opened, stray);
+        if (opened >= 0)
+            return error ? error : opened;
     }
     const int found = open_path(file->pool, file->path, O_PATH);
     if (found < 0)
@@ -423,14 +429,16 @@ static int reopen_locked(struct mf_file *file)
     int fd = reserve_locked(pool);
     if (!fd) {
         const bool two = reserve_other_locked(pool);
-        const bool may_stray = two && trial_share(pool) && pool->strays < STRAYS_MAX;
-        int stray = -1;
-        pool->strays += may_stray;
+        const bool may_stray =
+            two && trial_share(pool) && pool->strays + pool->may_stray < STRAYS_MAX;
+        bool stray;
+        pool->may_stray += may_stray;
         pthread_mutex_unlock(&pool->files_lock);
-        fd = open_again(file, two, may_stray ? &stray : NULL);
+        fd = open_again(file, two, may_stray, &stray);
         pthread_mutex_lock(&pool->files_lock);
-        pool->strays -= may_stray && stray < 0;
-        pool->open -= two && stray < 0;
+        pool->may_stray -= may_stray;
+        pool->strays += stray;
+        pool->open -= two && !stray;
         if (fd < 0) {
             pool->open--;
         } else {

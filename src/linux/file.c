@@ -126,8 +126,8 @@ int file_recognize(const struct mf_file *file, int fd)
     struct file_identity now = {0};
     if (kept->handle_bytes) {
         const int err = read_handle(fd, NULL, mounts_are_unique(fd), &now);
-        if (err)
-            return err;
+        if (err) /* it had a handle, so what has none is another file */
+            return err == -EOPNOTSUPP ? -ESTALE : err;
         if (!same_handle(&now, kept))
             return -ESTALE;
         if (now.mount && now.mount == kept->mount)
@@ -147,8 +147,9 @@ bool file_is_at_path(const struct mf_file *file)
 {
     const struct file_identity *kept = &file->identity;
     struct file_identity now = {0};
-    return kept->handle_bytes && read_handle(AT_FDCWD, file->path, kept->mount != 0, &now) == 0 &&
-           same_handle(&now, kept) && now.mount == kept->mount;
+    return kept->handle_bytes && kept->mount &&
+           read_handle(AT_FDCWD, file->path, true, &now) == 0 && same_handle(&now, kept) &&
+           now.mount == kept->mount;
 }
 
 /* A block device has its size where the end is. */

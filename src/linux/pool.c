@@ -245,7 +245,7 @@ int mf_pool_set_limits(struct mf_pool *pool, const struct mf_pool_limits *limits
     pthread_mutex_lock(&pool->files_lock);
     const uint32_t open_before = pool->open_max;
     pool->open_max = limits->files;
-    err = files_trim_locked(pool, 0) ? -EBUSY : 0;
+    err = limits->files <= pool->strays || files_trim_locked(pool, 0) ? -EBUSY : 0;
     if (err)
         pool->open_max = open_before;
     pthread_mutex_unlock(&pool->files_lock);

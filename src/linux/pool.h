@@ -28,7 +28,7 @@ enum {
     SMALL_FILE = 128 << 10, /* up to here a first touch is served by copy */
     BATCH_MAX = 256,        /* extents that one round frees, or forgets */
     TRIALS_MAX = 64,        /* descriptors on trial */
-    STRAYS_MAX = 4,         /* descriptors that can never be closed, and opens that may make one */
+    STRAYS_MAX = 4,         /* strays, and opens that may make one */
     HANDLE_BYTES = 64,      /* of a file handle that is compared; longer ones are cut */
     SPAN_BITS = 24,         /* extents that a piece may span, in a key's owner */
     MODE_BITS = 1 + SPAN_BITS,
@@ -77,7 +77,8 @@ struct mf_pool {
     struct mf_file *files; /* not yet closed */
     uint32_t files_in_transit;
     uint32_t open, open_max;
-    uint32_t strays;       /* see open_looked_at */
+    uint32_t strays;       /* descriptors open for good: see open_looked_at */
+    uint32_t may_stray;    /* opens under way that may make one */
     struct mf_file *clock; /* the ring, where the hand is */
     struct mf_file *trials[TRIALS_MAX];
     uint32_t trial_count;

@@ -75,6 +75,9 @@ done
 check "the documents that are named are installed" documents_are_there
 check "the installed command runs where it was put" \
     "$place$prefix/bin/mapfold" --version
+check "it finds what it starts for bench" \
+    "$place$prefix/bin/mapfold" bench space.fifo -q -n 1000 -a mapfold
+check "it finds the drop-in" "$place$prefix/bin/mapfold" run -- true
 
 for language in c cpp; do
     compiler=gcc

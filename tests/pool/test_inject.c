@@ -291,6 +291,8 @@ static void a_file_that_takes_the_place_at_the_last_moment_keeps_its_locks(void 
         assert_true(lock_is_held(path_of("inject0")));
         close(fd);
     }
+    const struct mf_pool_limits limits = {16 * page, 4, 4};
+    assert_int_equal(mf_pool_set_limits(pool, &limits), -EBUSY);
     assert_int_equal(mf_pool_destroy(pool), 0);
     make_bytes("inject0", FILE_PAGES * page, 0);
 }
