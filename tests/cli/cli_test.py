@@ -474,7 +474,7 @@ class Cli(unittest.TestCase):
             self.assertIn("cannot", result.stderr)
             return
         self.assertEqual(result.returncode, 0)
-        self.assertRegex(result.stdout, r"linear_place\S* +mapfold +\d+ +\d+\.\d%")
+        self.assertRegex(result.stdout, r"linear_place\S* +mapfold-bench +\d+ +\d+\.\d%")
 
     def test_the_example_of_the_mail_runs_and_explains_the_limit(self):
         result = subprocess.run([EXAMPLE, "--count", "30000", "--window", "1000", "--read",
