@@ -177,17 +177,26 @@ static int load_extension(const struct run *run)
     return status;
 }
 
+/* A path as it stands in a URI, in which three of its characters would mean something else. */
+static void path_escape(const char *path, char *escaped)
+{
+    for (; *path; path++)
+        escaped += sprintf(escaped, strchr("%?#", *path) ? "%%%02X" : "%c", (unsigned char)*path);
+    *escaped = '\0';
+}
+
 static int reader_open(struct process *process, unsigned number)
 {
     const struct run *run = &process->run;
     struct reader *reader = &process->readers[number];
-    char uri[sizeof(run->file->path) + 100];
+    char path[3 * sizeof(run->file->path)], uri[sizeof(path) + 100];
     char pragmas[200];
     reader->process = process;
     reader->run = run;
     reader->seed = 7001 + number;
     reader->next = 1;
-    snprintf(uri, sizeof(uri), "file:%s?mode=ro%s", run->file->path, run->system->parameters);
+    path_escape(run->file->path, path);
+    snprintf(uri, sizeof(uri), "file:%s?mode=ro%s", path, run->system->parameters);
     snprintf(pragmas, sizeof(pragmas),
              "PRAGMA mmap_size=%s; PRAGMA cache_size=-2000; SELECT max(length(x)) FROM t",
              run->system->mmap_size);

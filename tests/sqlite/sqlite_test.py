@@ -135,6 +135,13 @@ class Sqlite(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertLessEqual(max(map(len, result.stdout.splitlines())), 100)
 
+    def test_a_directory_may_have_any_name(self):
+        directory = os.path.join(self.directory, "100%41? #1")
+        os.mkdir(directory)
+        result = run(MAPFOLD, "bench", "sqlite.point", "--n", "1000", "--quick", "--dir", directory)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(os.listdir(directory), [])
+
     def test_without_a_place_it_says_what_to_do(self):
         result = run(MAPFOLD, "bench", "sqlite", "--quick", "--dir", "/nowhere")
         self.assertEqual(result.returncode, 1)
